@@ -1,0 +1,39 @@
+"""How often a durable checkpoint asks the disk to flush, counted by strace: 50 turns less 10 turns, over 40.
+
+The difference takes opening and closing out. The peers are counted the same way where they are installed.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks import process
+from benchmarks.options import Options
+from benchmarks.table import Bar, Line
+
+NAME = "fsyncs for each durable checkpoint"
+FEW, MANY = 10, 50
+CALLS = ("fsync(", "fdatasync(", "sync_file_range(", "msync(", "syncfs(")
+
+
+def lines(options: Options) -> Iterator[Line]:
+    if shutil.which("strace") is None:
+        yield Line(NAME, problem="SKIPPED: strace is not installed, nothing was counted")
+        return
+    each = count("everstep", options.folder / "fsyncs")
+    yield Line(NAME, f"{each:g}", "", each, Bar("==", 1, ""), f"strace, N={MANY} less N={FEW}, over {MANY - FEW}")
+
+
+def count(name: str, folder: Path) -> float:
+    few, many = (_calls(name, turns, folder / str(turns)) for turns in (FEW, MANY))
+    return (many - few) / (MANY - FEW)
+
+
+def _calls(name: str, turns: int, folder: Path) -> int:
+    folder.mkdir(parents=True)
+    log = folder / "strace"
+    trace = ",".join(call.rstrip("(") for call in CALLS)
+    process.subject("bare", name, turns, folder, ("strace", "-f", "-qq", "-e", f"trace={trace}", "-o", str(log)))
+    return sum(any(f" {call}" in line for call in CALLS) and "resumed>" not in line for line in log.read_text().splitlines())

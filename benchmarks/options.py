@@ -1,0 +1,53 @@
+"""How much is measured: the full run, or a quick one that shows the same rows on fewer operations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Options:
+    """`folder` must lie on the disk that one wants to know about."""
+
+    folder: Path
+    turns: tuple[int, ...] = (1_000, 20_000)
+    large_edits: int = 400
+    handed_edits: int = 60
+    window_turns: int = 1_000
+    loads: int = 7
+    tasks: int = 200
+    task_turns: int = 40
+    threads: int = 16
+    thread_turns: int = 150
+    rounds: int = 5
+    listed_checkpoints: int = 10_000
+    listed_runs: int = 100_000
+    listings: int = 15
+    starts: int = 25
+    peer_turns: int = 1_000
+    peer_rounds: int = 3
+
+
+def full(folder: Path) -> Options:
+    return Options(folder)
+
+
+def quick(folder: Path) -> Options:
+    return Options(
+        folder,
+        turns=(1_000, 3_000),
+        large_edits=100,
+        handed_edits=20,
+        window_turns=200,
+        loads=3,
+        task_turns=10,
+        thread_turns=40,
+        rounds=3,
+        listed_checkpoints=3_000,
+        listed_runs=20_000,
+        listings=5,
+        starts=9,
+        peer_turns=200,
+        peer_rounds=1,
+    )

@@ -1,0 +1,141 @@
+"""The contract between the store and what keeps its bytes. The docstrings are the contract.
+
+A backend keeps rows, records and chunks exactly as given, orders commits, and fences writers by epoch.
+It never interprets a body or a chunk, never decides what is valid, and computes a digest only where it
+changes a row by itself (lease, release). All methods may be called from any thread. Reads never wait for
+a writer and need no lease. Every method raises only errors of `everstep.errors`.
+
+`everstep.testing.conformance` holds the suite that every backend passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from everstep.records import Record, RunRow, Tag, Worker
+
+Done = Callable[[BaseException | None], None]
+MAX_SEQ = 2**31 - 1
+
+
+@dataclass(slots=True)
+class Commit:
+    """One atomic step of one run.
+
+    `was` is the row as the writer knows it (None: the run is created by this commit); `run` is the row as it
+    shall be, sealed. The commit is refused with `LostLease` if the stored epoch is not `was.epoch` or the run is
+    gone, with `Conflict` if the stored head_seq or check is not that of `was`, with `RunExists` if a run that shall be
+    created exists. `records` follow `was.head_seq` without a gap. `chunks` are (digest, frame) pairs of the run's family;
+    one that is stored already is left alone. The tags of checkpoint records become tag rows.
+    """
+
+    run: RunRow
+    was: RunRow | None
+    records: Sequence[Record] = ()
+    chunks: Sequence[tuple[bytes, bytes]] = ()
+
+
+@dataclass(slots=True)
+class Query:
+    """What to list. Every given field narrows; `after` is the cursor: rows strictly beyond it in the listing's order.
+
+    Runs are ordered by creation (their cursor is `cursor_of(row)`), checkpoints by number. `tags`: all of them.
+    `note`: a part of the note, letter case ignored for ASCII. `meta`: each key equal to a JSON scalar. Times are µs, inclusive since, exclusive until.
+    """
+
+    status: str | None = None
+    workflow: str | None = None
+    session: str | None = None
+    parent: str | None = None
+    prefix: str | None = None
+    tags: tuple[str, ...] = ()
+    note: str | None = None
+    meta: dict[str, Any] = field(default_factory=dict)
+    since: int | None = None
+    until: int | None = None
+    oldest_first: bool = False
+    after: int | None = None
+    limit: int | None = None
+
+
+@dataclass(slots=True)
+class Manifest:
+    """The recorded sum of all checks, how many runs there are, and which run was committed to last."""
+
+    total: bytes
+    runs: int
+    last: str | None
+
+
+class Backend(Protocol):
+    """What a backend does. About a dozen methods; all the rest of Everstep is functions over them."""
+
+    url: str
+    durable: bool
+
+    def commit(self, commit: Commit) -> None:
+        """Make one commit durable; return when it is. One fsync for all commits that wait at the same time.
+
+        Either all of it is visible afterwards or none. An error says in `written` whether it happened.
+        Commits of one run take effect in the order of their calls.
+        """
+
+    def submit(self, commit: Commit, done: Done) -> None:
+        """Like `commit`, without waiting: `done(None)` or `done(error)` is called once, from any thread, when it is settled."""
+
+    def run(self, run: str) -> RunRow | None:
+        """The row of one run, unverified."""
+
+    def runs(self, query: Query) -> list[tuple[int, RunRow]]:
+        """Rows that fit, newest created first unless told otherwise, each with its cursor."""
+
+    def records(self, run: str, first: int, last: int, kinds: Sequence[str] | None = None, newest: int | None = None) -> list[Record]:
+        """Records `first`..`last` (inclusive) in order of seq, with bodies. With `kinds`, only those kinds; with `newest`, only the last so many of what is left."""
+
+    def checkpoints(self, run: str, query: Query) -> list[Record]:
+        """Checkpoint records that fit, without bodies (body None, body_digest kept), newest first unless told otherwise. Tag rows count as tags, also those given later, and stand in `tags` (those of the record itself first)."""
+
+    def chunks(self, family: bytes, digests: Sequence[bytes]) -> dict[bytes, bytes]:
+        """The frames of those chunks that exist, in one read transaction."""
+
+    def tags(self, run: str) -> list[Tag]:
+        """All tags of a run, by (name, number)."""
+
+    def tag(self, tag: Tag, run: str) -> None:
+        """Add a tag to a checkpoint; one that is there already is left alone. Needs no lease. NotFound if the run is gone."""
+
+    def acquire(self, run: str, worker: Worker) -> RunRow:
+        """Give the lease of a run to a worker and return the new row, with epoch + 1.
+
+        Refused with `LeaseHeld` while another worker, or this one, holds it alive; a holder whose process is known to be dead, whose machine
+        was booted anew, or whose lease ended is overtaken. NotFound if there is no such run. Makes the worker known with its expiry.
+        """
+
+    def release(self, row: RunRow) -> None:
+        """Give a lease back (worker None, epoch kept); silently nothing if the epoch has moved on."""
+
+    def renew(self, worker: Worker) -> None:
+        """Store the worker's new expiry: one statement for all the leases that it holds."""
+
+    def delete(self, row: RunRow) -> None:
+        """Remove a run with its records and tags, and the family's chunks if it was the last of its family.
+
+        Refused with `LeaseHeld` while it is open for writing, with `Conflict` if it has moved on since `row`.
+        """
+
+    def manifest(self) -> Manifest:
+        """The manifest as recorded (not computed)."""
+
+    def stats(self) -> dict[str, int]:
+        """Counts and bytes: runs, records, chunks, record_bytes, chunk_bytes, file_bytes."""
+
+    def check(self) -> list[str]:
+        """The engine's own integrity check: sentences, empty if all is well."""
+
+    def families(self) -> list[tuple[bytes, bytes]]:
+        """(family, digest) of every stored chunk."""
+
+    def close(self) -> None:
+        """Make known what was submitted, stop threads, let go of files. Idempotent; later calls raise StoreClosed."""

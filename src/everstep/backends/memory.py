@@ -1,0 +1,260 @@
+"""The contract of `base`, read in the plainest way: dictionaries under one lock. The reference for other backends.
+
+Nothing survives the process. A fresh store for each open, or one shared by name within the process. A lease
+is dead when its worker's store was closed or its time has ended. It hands out copies and keeps copies, so that nobody
+changes what is stored by changing what was read.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from everstep import clock as clocks
+from everstep.backends.base import Commit, Done, Manifest, Query
+from everstep.backends.matching import fits_checkpoint, fits_run
+from everstep.errors import Conflict, DamagedRun, EverstepError, LeaseHeld, LostLease, NotFound, RunExists, StoreClosed
+from everstep.records import ZERO, Kind, Record, RunRow, Tag, Worker, shift
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class _Run:
+    """One run with what belongs to it; `place` is its cursor."""
+
+    place: int
+    row: RunRow
+    records: list[Record] = field(default_factory=list)
+    tags: dict[tuple[str, int], Tag] = field(default_factory=dict)
+
+
+class _Data:
+    """What the handles of one store share."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.runs: dict[str, _Run] = {}
+        self.chunks: dict[tuple[bytes, bytes], bytes] = {}
+        self.workers: dict[str, Worker] = {}
+        self.total = ZERO
+        self.last: str | None = None
+        self.places = 0
+
+
+_named: dict[str, _Data] = {}
+_named_lock = threading.Lock()
+
+
+class MemoryBackend:
+    """A store in the memory of this process."""
+
+    durable = False
+
+    def __init__(self, name: str | None = None) -> None:
+        self.url = f"memory://{name or ''}"
+        with _named_lock:
+            self._data = _Data() if name is None else _named.setdefault(name, _Data())
+        self._own_workers: set[str] = set()
+        self._closed = False
+
+    def commit(self, commit: Commit) -> None:
+        data = self._open()
+        with data.lock:
+            run = self._create(commit) if commit.was is None else self._fenced(commit.run.id, commit.was)
+            minus = [] if commit.was is None else [commit.was.check]
+            run.row = replace(commit.run)
+            data.total = shift(data.total, minus, [run.row.check])
+            data.last = run.row.id
+            for record in commit.records:
+                self._append(run, record)
+            for digest, frame in commit.chunks:
+                data.chunks.setdefault((run.row.family, digest), frame)
+
+    def _create(self, commit: Commit) -> _Run:
+        data = self._data
+        if commit.run.id in data.runs:
+            raise RunExists(f"a run {commit.run.id!r} exists already")
+        data.places += 1
+        run = data.runs[commit.run.id] = _Run(data.places, commit.run)
+        return run
+
+    def _fenced(self, name: str, was: RunRow) -> _Run:
+        run = self._data.runs.get(name)
+        if run is None:
+            raise LostLease(f"run {name!r} was deleted while this writer had it open")
+        if run.row.epoch != was.epoch:
+            raise LostLease(f"run {name!r} was taken over: epoch {was.epoch} is now {run.row.epoch}")
+        if run.row.head_seq != was.head_seq or run.row.check != was.check:
+            raise Conflict(f"run {name!r} moved on: this write follows record {was.head_seq}, the head is {run.row.head_seq}")
+        return run
+
+    def _append(self, run: _Run, record: Record) -> None:
+        run.records.append(replace(record))
+        if record.kind == Kind.CHECKPOINT:
+            for name in record.tags:
+                self._add_tag(run, Tag.make(run.row.key, name, record.number, record.at))
+
+    def _add_tag(self, run: _Run, tag: Tag) -> None:
+        if (tag.name, tag.number) not in run.tags:
+            run.tags[tag.name, tag.number] = tag
+            self._data.total = shift(self._data.total, [], [tag.check])
+
+    def submit(self, commit: Commit, done: Done) -> None:
+        self._open()
+        try:
+            self.commit(commit)
+        except EverstepError as error:
+            done(error)
+        else:
+            done(None)
+
+    def run(self, run: str) -> RunRow | None:
+        data = self._open()
+        with data.lock:
+            return replace(data.runs[run].row) if run in data.runs else None
+
+    def runs(self, query: Query) -> list[tuple[int, RunRow]]:
+        data = self._open()
+        with data.lock:
+            found = [(run.place, replace(run.row)) for run in data.runs.values() if fits_run(run.row, query)]
+        return _page(found, query, [place for place, _ in found])
+
+    def records(self, run: str, first: int, last: int, kinds: Sequence[str] | None = None, newest: int | None = None) -> list[Record]:
+        data = self._open()
+        with data.lock:
+            stored = data.runs[run].records if run in data.runs else []
+            found = [replace(r) for r in stored if first <= r.seq <= last and (kinds is None or r.kind in kinds)]
+        return found if newest is None else found[max(0, len(found) - newest) :]
+
+    def checkpoints(self, run: str, query: Query) -> list[Record]:
+        data = self._open()
+        with data.lock:
+            entry = data.runs.get(run)
+            stored = [] if entry is None else [self._listed(entry, r) for r in entry.records if r.kind == Kind.CHECKPOINT]
+        found = [record for record in stored if fits_checkpoint(record, query)]
+        return _page(found, query, [record.number for record in found])
+
+    def _listed(self, run: _Run, record: Record) -> Record:
+        later = sorted(name for name, number in run.tags if number == record.number and name not in record.tags)
+        return replace(record, body=None, tags=(*record.tags, *later))
+
+    def chunks(self, family: bytes, digests: Sequence[bytes]) -> dict[bytes, bytes]:
+        data = self._open()
+        with data.lock:
+            return {digest: data.chunks[family, digest] for digest in digests if (family, digest) in data.chunks}
+
+    def tags(self, run: str) -> list[Tag]:
+        data = self._open()
+        with data.lock:
+            return [tag for _, tag in sorted(data.runs[run].tags.items())] if run in data.runs else []
+
+    def tag(self, tag: Tag, run: str) -> None:
+        data = self._open()
+        with data.lock:
+            entry = self._existing(run)
+            if not any(r.kind == Kind.CHECKPOINT and r.number == tag.number for r in entry.records):
+                raise NotFound(f"run {run!r} has no checkpoint {tag.number}")
+            self._add_tag(entry, tag)
+
+    def acquire(self, run: str, worker: Worker) -> RunRow:
+        data = self._open()
+        with data.lock:
+            entry = self._existing(run)
+            self._refuse_if_held(entry.row)
+            data.workers[worker.id] = replace(worker)
+            self._own_workers.add(worker.id)
+            return self._reseal(entry, entry.row.epoch + 1, worker.id, clocks.clock.now_us())
+
+    def release(self, row: RunRow) -> None:
+        data = self._open()
+        with data.lock:
+            entry = data.runs.get(row.id)
+            if entry is not None and entry.row.epoch == row.epoch and entry.row.worker is not None:
+                self._reseal(entry, row.epoch, None, entry.row.since)
+
+    def renew(self, worker: Worker) -> None:
+        data = self._open()
+        with data.lock:
+            if worker.id in data.workers:
+                data.workers[worker.id] = replace(worker)
+
+    def delete(self, row: RunRow) -> None:
+        data = self._open()
+        with data.lock:
+            entry = self._existing(row.id)
+            self._refuse_if_held(entry.row)
+            if entry.row.check != row.check:
+                raise Conflict(f"run {row.id!r} moved on since it was read; it was not deleted")
+            del data.runs[row.id]
+            data.total = shift(data.total, [row.check, *(tag.check for tag in entry.tags.values())], [])
+            data.last = None if data.last == row.id else data.last
+            if all(other.row.family != row.family for other in data.runs.values()):
+                data.chunks = {key: frame for key, frame in data.chunks.items() if key[0] != row.family}
+
+    def manifest(self) -> Manifest:
+        data = self._open()
+        with data.lock:
+            return Manifest(data.total, len(data.runs), data.last)
+
+    def stats(self) -> dict[str, int]:
+        data = self._open()
+        with data.lock:
+            records = [record for run in data.runs.values() for record in run.records]
+            return {
+                "runs": len(data.runs),
+                "records": len(records),
+                "chunks": len(data.chunks),
+                "record_bytes": sum(len(record.body or b"") for record in records),
+                "chunk_bytes": sum(len(frame) for frame in data.chunks.values()),
+                "file_bytes": 0,
+            }
+
+    def check(self) -> list[str]:
+        self._open()
+        return []
+
+    def families(self) -> list[tuple[bytes, bytes]]:
+        data = self._open()
+        with data.lock:
+            return sorted(data.chunks)
+
+    def close(self) -> None:
+        self._closed = True
+        with self._data.lock:
+            for worker in self._own_workers:
+                self._data.workers.pop(worker, None)
+
+    def _open(self) -> _Data:
+        if self._closed:
+            raise StoreClosed(f"the store {self.url} is closed")
+        return self._data
+
+    def _existing(self, name: str) -> _Run:
+        if name not in self._data.runs:
+            raise NotFound(f"there is no run {name!r}")
+        return self._data.runs[name]
+
+    def _refuse_if_held(self, row: RunRow) -> None:
+        holder = self._data.workers.get(row.worker) if row.worker is not None else None
+        if holder is not None and clocks.clock.boot_us() < holder.expires_boot:
+            raise LeaseHeld(row.id, holder.host, holder.pid, clocks.iso(row.since), clocks.iso(holder.expires_at))
+
+    def _reseal(self, entry: _Run, epoch: int, worker: str | None, since: int) -> RunRow:
+        before = entry.row
+        if before.digest() != before.check:
+            raise DamagedRun(f"the row of run {before.id!r} does not match its digest")
+        entry.row = before.sealed(epoch=epoch, worker=worker, since=since)
+        self._data.total = shift(self._data.total, [before.check], [entry.row.check])
+        return replace(entry.row)
+
+
+def _page(found: list[T], query: Query, places: list[int]) -> list[T]:
+    """Order by place, go beyond the cursor, cut at the limit."""
+    ordered = sorted(zip(places, range(len(found)), strict=True), reverse=not query.oldest_first)
+    if query.after is not None:
+        beyond = query.after
+        ordered = [(place, i) for place, i in ordered if (place > beyond if query.oldest_first else place < beyond)]
+    return [found[i] for _, i in ordered[: query.limit]]

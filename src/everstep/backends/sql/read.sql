@@ -1,0 +1,95 @@
+-- Statements of readers. Each has a name and a sentence; backends/queries.py loads them.
+
+-- name: begin
+-- One snapshot for all that follows.
+BEGIN
+
+-- name: end
+-- Let the snapshot go.
+COMMIT
+
+-- name: run
+-- The whole row of one run.
+SELECT pk, id, key, family, workflow, session, tags, note, meta, parent, parent_number, created_at, status, updated_at, head_seq,
+    head_digest, checkpoints, stored, epoch, worker, since, "check"
+FROM runs WHERE id = ?
+
+-- name: run_at
+-- The whole row of the run at a place.
+SELECT pk, id, key, family, workflow, session, tags, note, meta, parent, parent_number, created_at, status, updated_at, head_seq,
+    head_digest, checkpoints, stored, epoch, worker, since, "check"
+FROM runs WHERE pk = ?
+
+-- name: pk
+-- The primary key of a run.
+SELECT pk FROM runs WHERE id = ?
+
+-- name: records
+-- A range of a chain.
+SELECT id, kind, epoch, at, number, note, tags, meta, digest, body_digest, body FROM records WHERE id BETWEEN ? AND ? ORDER BY id
+
+-- name: newest_records
+-- The last so many of a range of a chain, newest first.
+SELECT id, kind, epoch, at, number, note, tags, meta, digest, body_digest, body FROM records WHERE id BETWEEN ? AND ?
+ORDER BY id DESC LIMIT ?
+
+-- name: records_of_kinds
+-- The records of some kinds (a JSON array) in a range, newest first.
+SELECT id, kind, epoch, at, number, note, tags, meta, digest, body_digest, body FROM records
+WHERE id BETWEEN ? AND ? AND kind IN (SELECT value FROM json_each(?)) ORDER BY id DESC LIMIT ?
+
+-- name: number_from
+-- The checkpoint number of the first record at or beyond an id.
+SELECT id, number FROM records WHERE id BETWEEN ? AND ? ORDER BY id LIMIT 1
+
+-- name: kind
+-- What kind a record is.
+SELECT kind FROM records WHERE id = ?
+
+-- name: last_id
+-- The newest record in a range.
+SELECT id FROM records WHERE id BETWEEN ? AND ? ORDER BY id DESC LIMIT 1
+
+-- name: chunk
+-- One chunk.
+SELECT frame FROM chunks WHERE family = ? AND digest = ?
+
+-- name: tags
+-- All tags of a run.
+SELECT key, name, number, at, "check" FROM tags WHERE run = ? ORDER BY name, number
+
+-- name: tags_between
+-- The tags of some checkpoints of a run.
+SELECT number, name FROM tags WHERE run = ? AND number BETWEEN ? AND ? ORDER BY number, name
+
+-- name: worker
+-- One worker.
+SELECT id, host, pid, boot, started_at, expires_boot, expires_at FROM workers WHERE id = ?
+
+-- name: workers
+-- All workers that were not seen dead.
+SELECT id, host, pid, boot, started_at, expires_boot, expires_at FROM workers
+
+-- name: manifest
+-- The manifest, with the id of the run that was committed to last.
+SELECT total, manifest.runs, runs.id FROM manifest LEFT JOIN runs ON runs.pk = manifest.last WHERE manifest.pk = 1
+
+-- name: count_runs
+-- How many runs.
+SELECT count(*) FROM runs
+
+-- name: count_records
+-- How many records, and the bytes of their bodies.
+SELECT count(*), coalesce(sum(length(body)), 0) FROM records
+
+-- name: count_chunks
+-- How many chunks, and the bytes of their frames.
+SELECT count(*), coalesce(sum(length(frame)), 0) FROM chunks
+
+-- name: families
+-- The name of every chunk.
+SELECT family, digest FROM chunks ORDER BY family, digest
+
+-- name: integrity
+-- SQLite's own check of pages, indexes and types.
+PRAGMA integrity_check

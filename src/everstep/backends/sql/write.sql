@@ -1,0 +1,118 @@
+-- Statements of the writer. Each has a name and a sentence; backends/queries.py loads them.
+
+-- name: begin
+-- Start a write transaction at once, so that nothing read in it can become stale.
+BEGIN IMMEDIATE
+
+-- name: commit
+-- Make it durable.
+COMMIT
+
+-- name: rollback
+-- Forget it.
+ROLLBACK
+
+-- name: manifest
+-- The manifest row, and the primary key that the next run gets.
+SELECT total, runs, next, last FROM manifest WHERE pk = 1
+
+-- name: set_manifest
+-- The manifest after the batch.
+UPDATE manifest SET total = ?, runs = ?, next = ?, last = ? WHERE pk = 1
+
+-- name: pk
+-- The primary key of a run.
+SELECT pk FROM runs WHERE id = ?
+
+-- name: fence
+-- What a refused commit is explained with.
+SELECT pk, epoch, head_seq FROM runs WHERE id = ?
+
+-- name: create
+-- A new run; changes no row if the id is taken.
+INSERT INTO runs (
+    pk, id, key, family, workflow, session, tags, note, meta, parent, parent_number, created_at, status, updated_at, head_seq,
+    head_digest, checkpoints, stored, epoch, worker, since, "check"
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (id) DO NOTHING
+
+-- name: advance
+-- Move the head of a run; changes no row if another writer was there. Sets only what no index holds.
+UPDATE runs SET updated_at = ?, head_seq = ?, head_digest = ?, checkpoints = ?, stored = ?, "check" = ?
+WHERE pk = ? AND epoch = ? AND head_seq = ? AND "check" = ?
+
+-- name: rewrite
+-- Like advance, for a commit that changes more of the row than its head.
+UPDATE runs SET
+    updated_at = ?, head_seq = ?, head_digest = ?, checkpoints = ?, stored = ?, "check" = ?,
+    workflow = ?, session = ?, tags = ?, note = ?, meta = ?, status = ?, epoch = ?, worker = ?, since = ?
+WHERE pk = ? AND epoch = ? AND head_seq = ? AND "check" = ?
+
+-- name: lease
+-- Give or take a lease.
+UPDATE runs SET epoch = ?, worker = ?, since = ?, "check" = ? WHERE pk = ? AND "check" = ?
+
+-- name: add_record
+-- One link of a chain.
+INSERT INTO records (id, kind, epoch, at, number, note, tags, meta, digest, body_digest, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+
+-- name: add_chunk
+-- One chunk; one that is there is left alone.
+INSERT INTO chunks (family, digest, frame) VALUES (?, ?, ?) ON CONFLICT (family, digest) DO NOTHING
+
+-- name: add_tag
+-- One tag; one that is there is left alone.
+INSERT INTO tags (run, name, number, seq, at, key, "check") VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING
+
+-- name: add_run_tag
+-- A tag of a run, for listing.
+INSERT INTO run_tags (tag, pk) VALUES (?, ?) ON CONFLICT DO NOTHING
+
+-- name: add_run_meta
+-- A scalar of a run's meta, for listing.
+INSERT INTO run_meta (key, value, pk) VALUES (?, ?, ?) ON CONFLICT DO NOTHING
+
+-- name: drop_run_tag
+-- A tag that a run no longer has.
+DELETE FROM run_tags WHERE tag = ? AND pk = ?
+
+-- name: drop_run_meta
+-- A meta value that a run no longer has.
+DELETE FROM run_meta WHERE key = ? AND value = ? AND pk = ?
+
+-- name: set_worker
+-- Make a worker known.
+INSERT INTO workers (id, host, pid, boot, started_at, expires_boot, expires_at) VALUES (?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (id) DO UPDATE SET expires_boot = excluded.expires_boot, expires_at = excluded.expires_at
+
+-- name: renew
+-- A worker's new expiry, for all the leases that it holds.
+UPDATE workers SET expires_boot = ?, expires_at = ? WHERE id = ?
+
+-- name: drop_worker
+-- A worker that is known to be dead.
+DELETE FROM workers WHERE id = ?
+
+-- name: tag_checks
+-- What leaves the manifest with a run.
+SELECT "check" FROM tags WHERE run = ?
+
+-- name: drop_run
+-- The row of a run.
+DELETE FROM runs WHERE pk = ?
+
+-- name: drop_records
+-- The records of a run.
+DELETE FROM records WHERE id BETWEEN ? AND ?
+
+-- name: drop_tags
+-- The tags of a run.
+DELETE FROM tags WHERE run = ?
+
+-- name: family_lives
+-- Whether any run of a family is left.
+SELECT 1 FROM runs WHERE family = ? LIMIT 1
+
+-- name: drop_family
+-- The chunks of a family.
+DELETE FROM chunks WHERE family = ?

@@ -1,0 +1,171 @@
+"""A store in one SQLite file, for one machine and any number of processes. The backend that everybody starts with.
+
+    sqlite_file         the format, making and opening the file
+    sqlite_writer       group commit; sqlite_transaction says what a commit does to the tables
+    sqlite_leases       who may write a run; OS locks that tell of a death at once
+    sqlite_wal          merging and growing the WAL, off the caller's path
+    sqlite_fork         what a fork does to open stores
+    sqlite_reader, sqlite_listing   reads
+    sqlite_rows, sqlite_errors      rows and errors of SQLite to ours
+
+Needs a local file system. One handle belongs to one process: in a forked child every call is refused.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from urllib.parse import quote
+
+import apsw
+
+from everstep.backends import sqlite_fork
+from everstep.backends.base import Commit, Done, Manifest, Query
+from everstep.backends.sqlite_file import BUSY_MS, SqliteFile
+from everstep.backends.sqlite_leases import Leases, WorkerLocks
+from everstep.backends.sqlite_listing import list_checkpoints, list_runs, locate
+from everstep.backends.sqlite_reader import Reader
+from everstep.backends.sqlite_transaction import Transaction
+from everstep.backends.sqlite_wal import GROW_BYTES, WalKeeper
+from everstep.backends.sqlite_writer import Writer
+from everstep.errors import NotFound, StoreClosed
+from everstep.records import Record, RunRow, Tag, Worker
+
+
+class SqliteBackend:
+    """An open store in a SQLite file."""
+
+    durable = True
+
+    def __init__(self, path: str | os.PathLike[str], *, create: bool = True, busy_ms: int = BUSY_MS, wal_bytes: int = GROW_BYTES) -> None:
+        self._file = SqliteFile(path, create, busy_ms)
+        self.url = f"sqlite:///{quote(self._file.path)}"
+        self._reader = Reader(self._file.reader, self._file.path)
+        self._writer = Writer(self._connect_writer, self._file.path)
+        self._wal = WalKeeper(self._writer, self._file.writer, self._file.wal, wal_bytes)
+        self._locks = WorkerLocks(self._file.path + "-locks")
+        self._leases = Leases(self._locks)
+        self._closed = False
+        self._forked = False
+        sqlite_fork.register(self)
+
+    def _connect_writer(self) -> apsw.Connection:
+        connection = self._file.writer()
+        self._wal.watch(connection)
+        return connection
+
+    def _check_open(self) -> None:
+        if self._forked:
+            raise StoreClosed(f"the store {self._file.path} was opened before this process was forked", remedy="Open it anew in the child.")
+        if self._closed:
+            raise StoreClosed(f"the store {self._file.path} is closed")
+
+    def commit(self, commit: Commit) -> None:
+        if self._closed:
+            self._check_open()
+        self._writer.call(Transaction.apply, commit)
+
+    def submit(self, commit: Commit, done: Done) -> None:
+        if self._closed:
+            self._check_open()
+        self._writer.submit(Transaction.apply, commit, done)
+
+    def run(self, run: str) -> RunRow | None:
+        self._check_open()
+        return self._reader.run(run)
+
+    def runs(self, query: Query) -> list[tuple[int, RunRow]]:
+        self._check_open()
+        with self._reader.snapshot() as cursor:
+            return list_runs(cursor, query)
+
+    def records(self, run: str, first: int, last: int, kinds: Sequence[str] | None = None, newest: int | None = None) -> list[Record]:
+        self._check_open()
+        return self._reader.records(run, first, last, kinds, newest)
+
+    def checkpoints(self, run: str, query: Query) -> list[Record]:
+        self._check_open()
+        with self._reader.snapshot() as cursor:
+            return list_checkpoints(cursor, run, query)
+
+    def chunks(self, family: bytes, digests: Sequence[bytes]) -> dict[bytes, bytes]:
+        self._check_open()
+        return self._reader.chunks(family, digests)
+
+    def tags(self, run: str) -> list[Tag]:
+        self._check_open()
+        return self._reader.tags(run)
+
+    def tag(self, tag: Tag, run: str) -> None:
+        self._check_open()
+        self._writer.call(_tag, (tag, run))
+
+    def acquire(self, run: str, worker: Worker) -> RunRow:
+        self._check_open()
+        row: RunRow = self._writer.call(self._leases.acquire, (run, worker))
+        return row
+
+    def release(self, row: RunRow) -> None:
+        self._check_open()
+        self._writer.call(self._leases.release, row)
+
+    def renew(self, worker: Worker) -> None:
+        self._check_open()
+        self._writer.call(self._leases.renew, worker)
+
+    def delete(self, row: RunRow) -> None:
+        self._check_open()
+        self._writer.call(self._leases.delete, row)
+
+    def manifest(self) -> Manifest:
+        self._check_open()
+        return self._reader.manifest()
+
+    def stats(self) -> dict[str, int]:
+        self._check_open()
+        return self._reader.stats()
+
+    def check(self) -> list[str]:
+        self._check_open()
+        return self._reader.check()
+
+    def families(self) -> list[tuple[bytes, bytes]]:
+        self._check_open()
+        return self._reader.families()
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._wal.close()
+        self._reader.close()
+        # The writer's connection is closed last: if no other process has the store open, SQLite merges and removes the WAL.
+        self._writer.close()
+        self._locks.close()
+
+    def rest(self) -> None:
+        """Before a fork; see sqlite_fork."""
+        self._wal.rest()
+        self._writer.rest()
+
+    def go_on(self) -> None:
+        self._writer.go_on()
+        self._wal.go_on()
+
+    def abandon(self) -> str | None:
+        if self._closed:
+            return None
+        self._closed = self._forked = True
+        self._wal.abandon()
+        self._writer.abandon()
+        self._locks.abandon()
+        return None if self._reader.abandon() else self._file.path
+
+
+def _tag(transaction: Transaction, asked: tuple[Tag, str]) -> None:
+    tag, run = asked
+    pk, row = transaction.existing(run)
+    seq = locate(transaction.rows, pk, row.head_seq, tag.number)
+    if seq is None:
+        raise NotFound(f"run {run!r} has no checkpoint {tag.number}")
+    transaction.add_tag(pk, seq, tag)

@@ -1,0 +1,51 @@
+"""What SQLite's errors mean to a person who wanted to save or to read. Relies on apsw; decides nothing about going on.
+
+`written` is decided here for everything but COMMIT: before COMMIT nothing is written, ever.
+"""
+
+from __future__ import annotations
+
+import errno
+
+import apsw
+
+from everstep.errors import Damaged, EverstepError, InvalidArgument, NotAStore, ReadOnly, StoreBusy, StoreError, StoreFailed, StoreFull
+
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def is_full(error: BaseException, system_errno: int) -> bool:
+    """No space, a quota or a file size limit: the write did not happen, and trying again later makes sense."""
+    if isinstance(error, apsw.FullError):
+        return True
+    return isinstance(error, apsw.IOError) and getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_WRITE and system_errno in NO_SPACE
+
+
+def write_error(error: BaseException, path: str, system_errno: int = 0) -> BaseException:
+    """What to raise for an error that came before COMMIT."""
+    if isinstance(error, EverstepError) or not isinstance(error, Exception):
+        return error
+    if is_full(error, system_errno):
+        return StoreFull(f"no space is left for {path}: nothing of this save was written")
+    if isinstance(error, apsw.IOError):
+        return StoreFailed(f"{path}: the disk reported an error before the save was complete ({error})", written="no")
+    if isinstance(error, (UnicodeEncodeError, OverflowError, TypeError, ValueError)) and not isinstance(error, UnicodeDecodeError):
+        return InvalidArgument(f"a value cannot be stored in {path}: {error}")
+    return read_error(error, path)
+
+
+def read_error(error: BaseException, path: str) -> BaseException:
+    """What to raise for an error of a read, or of a write that failed while it read."""
+    if isinstance(error, (apsw.BusyError, apsw.LockedError)):
+        return StoreBusy(f"{path} stayed locked by another process")
+    if isinstance(error, apsw.ReadOnlyError):
+        return ReadOnly(f"{path} cannot be written ({error})")
+    if isinstance(error, apsw.NotADBError):
+        return NotAStore(f"{path} is not an Everstep store: it is no SQLite database")
+    if isinstance(error, (apsw.CorruptError, apsw.ConstraintError, apsw.SQLError, apsw.MismatchError, UnicodeDecodeError)):
+        return Damaged(f"{path} is damaged ({error})")
+    if isinstance(error, (apsw.CantOpenError, apsw.PermissionsError, apsw.AuthError)):
+        return StoreError(f"{path} cannot be opened ({error})", remedy="Check that the folder exists and who may read and write it.")
+    if isinstance(error, apsw.Error):
+        return StoreError(f"{path}: SQLite reported {error}")
+    return error

@@ -1,0 +1,218 @@
+"""The file of a SQLite store: finding out what it is, making a new one, connecting to it. Owns the format.
+
+Format 1 (sql/0001_schema.sql; application_id 0x45565354 "EVST", user_version 1, page size 4096, WAL):
+    runs       one row for each run; `pk` is its place in the order of creation and is never used again
+    records    the chains; id = pk of the run << 31 | seq, so that a run's records lie together and need no second index.
+               body_digest is kept only where the body was pruned, otherwise it is computed from the body
+    chunks     frames by (family, digest)
+    tags       names on checkpoints, with the seq of the checkpoint's record
+    run_tags, run_meta   the tags and scalar meta values of runs once more, for listing
+    workers    who holds leases, and until when
+    manifest   one row: sum of all checks, number of runs, the next pk, the pk of the run that was committed to last
+A commit of one checkpoint changes one leaf of records, one of runs and that of the manifest; no index.
+
+Files: the store is 0600 (SQLite gives -wal and -shm the same), a folder made for it 0700. A new store is built under
+another name and linked to its own when it is complete, so that no process ever sees half of one. The file is never
+opened but through SQLite: closing a descriptor of it would drop the locks that SQLite holds in this process.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import stat
+from contextlib import closing
+from pathlib import Path
+
+import apsw
+
+from everstep.backends import queries
+from everstep.backends.sqlite_errors import read_error, write_error
+from everstep.backends.sqlite_fork import refuse_unsafe
+from everstep.errors import NewerFormat, NotAStore, ReadOnly, StoreError, StoreFull
+
+APPLICATION_ID = 0x45565354
+FORMAT = 1
+OWN_FOLDER = ".everstep"
+BUSY_MS = 30_000
+
+
+class SqliteFile:
+    """One store file, known to be ours. `read_only` tells why it cannot be written, or is None."""
+
+    def __init__(self, path: str | os.PathLike[str], create: bool = True, busy_ms: int = BUSY_MS) -> None:
+        self._place = Path(os.path.realpath(path))
+        self.path = str(self._place)
+        self.wal = self.path + "-wal"
+        self.busy_ms = busy_ms
+        self.read_only: str | None = None
+        refuse_unsafe(self.path)
+        if not self._place.exists():
+            if not create:
+                raise NotAStore(f"there is no store at {self.path}")
+            _create(self._place)
+        self._refuse_other_things()
+        self._refuse_foreign_folder()
+        self._identify()
+
+    def _refuse_other_things(self) -> None:
+        info = self._place.stat()
+        if not stat.S_ISREG(info.st_mode):
+            raise NotAStore(f"{self.path} is not an Everstep store: it is no regular file")
+        if info.st_size == 0:
+            raise NotAStore(f"{self.path} is not an Everstep store: it is empty")
+
+    def _refuse_foreign_folder(self) -> None:
+        """Where everybody may write in somebody else's folder, another user could swap the files under us."""
+        folder, me = self._place.parent, os.geteuid()
+        info = folder.stat()
+        if not info.st_mode & stat.S_IWOTH:
+            return
+        trusted = (0, me)
+        if info.st_uid in trusted and self._place.stat().st_uid in trusted:
+            return
+        reason = f"{folder} or the store in it belongs to another user and can be written by everybody"
+        if me != 0:
+            raise StoreError(reason, remedy="Use a folder of your own, or take the permission to write away from others.")
+        self.read_only = reason
+
+    def _identify(self) -> None:
+        """Look before touching: a read-only connection cannot change a file that is not ours."""
+        try:
+            with closing(self._open(apsw.SQLITE_OPEN_READONLY)) as connection:
+                application = connection.pragma("application_id")
+                version = connection.pragma("user_version")
+        except (apsw.CantOpenError, apsw.ReadOnlyError) as error:
+            if os.access(self._place.parent, os.W_OK):
+                raise read_error(error, self.path) from error
+            with closing(self._open_immutable()) as connection:
+                application = connection.pragma("application_id")
+                version = connection.pragma("user_version")
+        except apsw.Error as error:
+            raise read_error(error, self.path) from error
+        if application != APPLICATION_ID or not isinstance(version, int) or version < 1:
+            raise NotAStore(f"{self.path} is not an Everstep store: it is a database of another program")
+        if version > FORMAT:
+            raise NewerFormat(f"{self.path} has format {version}; this version of Everstep knows formats up to {FORMAT}")
+
+    def _open(self, flags: int, name: str | None = None) -> apsw.Connection:
+        connection = apsw.Connection(name or self.path, flags=flags)
+        connection.set_busy_timeout(self.busy_ms)
+        connection.setlk_timeout(self.busy_ms, 0)
+        # A store may come from anywhere: nothing in its schema may run code of its own.
+        connection.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
+        connection.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
+        connection.config(apsw.SQLITE_DBCONFIG_ENABLE_VIEW, 0)
+        connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
+        return connection
+
+    def _open_immutable(self) -> apsw.Connection:
+        """Read a store in a folder that we cannot write and that has no WAL: nobody is writing it."""
+        wal = Path(self.wal)
+        if wal.exists() and wal.stat().st_size:
+            raise ReadOnly(
+                f"{self.path} has a WAL that was not merged, and its folder cannot be written",
+                remedy="Open it once where it can be written.",
+            )
+        name = "file:" + "".join(c if c.isalnum() or c in "/._-" else "".join(f"%{b:02x}" for b in os.fsencode(c)) for c in self.path)
+        return self._open(apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI, f"{name}?immutable=1")
+
+    def reader(self) -> apsw.Connection:
+        """A connection that only reads. It is opened for writing where that is possible, to recover a WAL after a crash."""
+        try:
+            connection = self._open(apsw.SQLITE_OPEN_READWRITE)
+            connection.execute(
+                "PRAGMA query_only = ON; PRAGMA cache_size = -16384; PRAGMA temp_store = MEMORY; PRAGMA schema_version"
+            ).fetchall()
+        except (apsw.CantOpenError, apsw.ReadOnlyError) as error:
+            if os.access(self._place.parent, os.W_OK):
+                raise read_error(error, self.path) from error
+            return self._open_immutable()
+        except apsw.Error as error:
+            raise read_error(error, self.path) from error
+        return connection
+
+    def writer(self) -> apsw.Connection:
+        """A connection that writes: WAL, synchronous=FULL, no checkpoint on the caller's path."""
+        if self.read_only is not None:
+            raise ReadOnly(f"{self.path} is not written: {self.read_only}")
+        if not os.access(self.path, os.W_OK) or not os.access(self._place.parent, os.W_OK):
+            raise ReadOnly(f"{self.path} or its folder cannot be written")
+        try:
+            connection = self._open(apsw.SQLITE_OPEN_READWRITE)
+            connection.wal_autocheckpoint(0)
+            connection.execute("PRAGMA synchronous = FULL; PRAGMA cache_size = -16384; PRAGMA temp_store = MEMORY").fetchall()
+            if connection.pragma("journal_mode") != "wal":
+                connection.execute("PRAGMA journal_mode = WAL").fetchall()
+        except apsw.Error as error:
+            raise write_error(error, self.path) from error
+        return connection
+
+
+def _create(path: Path) -> None:
+    """Make a new store, complete or not at all. Losing a race against another process is as good as winning it."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.new")
+    try:
+        _make_folder(path.parent)
+        os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        try:
+            _build(temporary)
+            _link(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+        _sync_folder(path.parent)
+    except apsw.Error as error:
+        raise write_error(error, str(path)) from error
+    except OSError as error:
+        raise _folder_error(error, path) from error
+
+
+def _make_folder(folder: Path) -> None:
+    """Only the folder that is ours by name is made; any other must exist."""
+    if folder.name != OWN_FOLDER or folder.exists():
+        return
+    try:
+        folder.mkdir(mode=0o700)
+    except FileExistsError:
+        return
+    (folder / ".gitignore").write_text("*\n")
+
+
+def _build(temporary: Path) -> None:
+    with closing(apsw.Connection(str(temporary), flags=apsw.SQLITE_OPEN_READWRITE)) as connection:
+        connection.execute("PRAGMA page_size = 4096; PRAGMA synchronous = FULL").fetchall()
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {FORMAT}").fetchall()
+        connection.execute(f"BEGIN; {queries.script('0001_schema')} COMMIT").fetchall()
+        connection.execute("PRAGMA journal_mode = WAL").fetchall()
+
+
+def _link(temporary: Path, path: Path) -> None:
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        return
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS):
+            raise
+        # A file system without hard links: the window between looking and renaming is the price.
+        if not path.exists():
+            temporary.rename(path)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _folder_error(error: OSError, path: Path) -> StoreError:
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return ReadOnly(f"no store can be made at {path} ({error.strerror})")
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return StoreFull(f"no space is left to make a store at {path}")
+    return StoreError(
+        f"no store can be made at {path} ({error.strerror})", remedy="Check that the folder exists and that you may write there."
+    )

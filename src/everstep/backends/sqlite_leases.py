@@ -1,0 +1,141 @@
+"""Leases on a store in SQLite: who holds a run, and how to know at once that a holder died.
+
+Each worker holds an OS lock on a file of its own, `<store>-locks/<worker id>`, as long as its store is open. The system drops it
+when the process dies, however it dies, and a forked child does not inherit it. Such locks do not conflict
+within one process, so a registry says which workers live in this one; a lock file of ours is never opened a
+second time, since closing it would drop the lock. A worker of another boot is dead; one of another host lives until its lease ends.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+
+from everstep import clock as clocks
+from everstep.backends.sqlite_rows import worker_from, worker_values
+from everstep.backends.sqlite_transaction import Transaction
+from everstep.errors import Conflict, LeaseHeld, NotFound
+from everstep.records import RunRow, Worker
+
+_SAFE = re.compile(r"[A-Za-z0-9_-]{1,100}")
+_living: set[tuple[str, str]] = set()
+os.register_at_fork(after_in_child=_living.clear)
+
+
+@dataclass(slots=True)
+class WorkerLocks:
+    """The locks of the workers of one store that live in this process, and a look at those of others."""
+
+    folder: str
+    _held: dict[str, int] = field(default_factory=dict)
+
+    def hold(self, worker: str) -> bool:
+        """Lock the worker's file; False if it is locked already."""
+        if worker in self._held:
+            return False
+        Path(self.folder).mkdir(mode=0o700, exist_ok=True)
+        descriptor = os.open(self._path(worker), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        self._held[worker] = descriptor
+        _living.add((self.folder, worker))
+        return True
+
+    def alive(self, holder: Worker, host: str) -> bool:
+        clock = clocks.clock
+        if holder.host != host:
+            return clock.now_us() < holder.expires_at
+        if holder.boot != clock.boot_id() or clock.boot_us() >= holder.expires_boot:
+            return False
+        return (self.folder, holder.id) in _living or self._is_locked(holder.id)
+
+    def _is_locked(self, worker: str) -> bool:
+        try:
+            descriptor = os.open(self._path(worker), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError):
+            return True
+        finally:
+            os.close(descriptor)
+        return False
+
+    def forget(self, worker: str) -> None:
+        """Remove the lock file of a dead worker. Ids are never used twice, so nobody can be about to lock it."""
+        if (self.folder, worker) not in _living:
+            Path(self._path(worker)).unlink(missing_ok=True)
+
+    def _path(self, worker: str) -> str:
+        """Ids come out of the store: one that is no plain name must not lead out of the folder."""
+        name = worker if _SAFE.fullmatch(worker) else sha256(worker.encode("utf-8", "surrogatepass")).hexdigest()
+        return f"{self.folder}/{name}"
+
+    def abandon(self) -> None:
+        """In a forked child: the locks are the parent's."""
+        for descriptor in self._held.values():
+            os.close(descriptor)
+        self._held.clear()
+
+    def close(self) -> None:
+        for worker, descriptor in self._held.items():
+            Path(self._path(worker)).unlink(missing_ok=True)
+            os.close(descriptor)
+            _living.discard((self.folder, worker))
+        self._held.clear()
+
+
+@dataclass(slots=True)
+class Leases:
+    """The lease operations, each to be done inside a write transaction."""
+
+    locks: WorkerLocks
+
+    def acquire(self, transaction: Transaction, asked: tuple[str, Worker]) -> RunRow:
+        run, worker = asked
+        pk, row = transaction.existing(run)
+        self._refuse_if_held(transaction, row, worker.host)
+        if self.locks.hold(worker.id):
+            self._sweep(transaction, worker)
+        transaction.statement("set_worker", worker_values(worker))
+        after = row.sealed(epoch=row.epoch + 1, worker=worker.id, since=clocks.clock.now_us())
+        transaction.lease(pk, row, after)
+        return after
+
+    def release(self, transaction: Transaction, row: RunRow) -> None:
+        try:
+            pk, stored = transaction.existing(row.id)
+        except NotFound:
+            return
+        if stored.epoch == row.epoch and stored.worker is not None:
+            transaction.lease(pk, stored, stored.sealed(worker=None))
+
+    def renew(self, transaction: Transaction, worker: Worker) -> None:
+        transaction.statement("renew", (worker.expires_boot, worker.expires_at, worker.id))
+
+    def delete(self, transaction: Transaction, row: RunRow) -> None:
+        pk, stored = transaction.existing(row.id)
+        self._refuse_if_held(transaction, stored, os.uname().nodename)
+        if stored.check != row.check:
+            raise Conflict(f"run {row.id!r} moved on since it was read; it was not deleted")
+        transaction.remove(pk, stored)
+
+    def _refuse_if_held(self, transaction: Transaction, row: RunRow, host: str) -> None:
+        if row.worker is None:
+            return
+        for values in transaction.rows("worker", (row.worker,)):
+            holder = worker_from(values)
+            if self.locks.alive(holder, host):
+                raise LeaseHeld(row.id, holder.host, holder.pid, clocks.iso(row.since), clocks.iso(holder.expires_at))
+
+    def _sweep(self, transaction: Transaction, worker: Worker) -> None:
+        """Forget dead workers of this host, once for each open store. An unknown worker counts as dead, so leases stay right."""
+        for values in transaction.rows("workers"):
+            other = worker_from(values)
+            if other.id != worker.id and other.host == worker.host and not self.locks.alive(other, worker.host):
+                transaction.statement("drop_worker", (other.id,))
+                self.locks.forget(other.id)

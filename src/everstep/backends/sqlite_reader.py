@@ -1,0 +1,152 @@
+"""Reads from a store in SQLite, each in one snapshot. Relies on connections that only read; never waits for a writer.
+
+A connection serves one thread at a time and then the next one: there are as many as there were reads at once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from everstep.backends import queries
+from everstep.backends.base import MAX_SEQ, Manifest
+from everstep.backends.sqlite_errors import read_error
+from everstep.backends.sqlite_rows import record_from, run_from, tag_from
+from everstep.errors import Damaged
+from everstep.records import Record, RunRow, Tag
+
+SQL = queries.load("read")
+_lost: list[apsw.Connection] = []
+
+
+class Reader:
+    """The read connections of one open store."""
+
+    def __init__(self, connect: Callable[[], apsw.Connection], path: str) -> None:
+        self._connect = connect
+        self._path = path
+        self._idle: list[apsw.Connection] = []
+        self._busy: set[apsw.Connection] = set()
+        self._closed = False
+
+    @contextmanager
+    def snapshot(self) -> Iterator[apsw.Cursor]:
+        """A cursor inside one read transaction. A connection that failed is not used again."""
+        try:
+            connection = self._idle.pop()
+        except IndexError:
+            connection = self._connect()
+        self._busy.add(connection)
+        try:
+            cursor = connection.cursor()
+            cursor.execute(SQL["begin"])
+            yield cursor
+            cursor.execute(SQL["end"])
+        except BaseException as error:
+            self._busy.discard(connection)
+            connection.close(True)
+            raise read_error(error, self._path) from error
+        self._busy.discard(connection)
+        if self._closed:
+            connection.close(True)
+        else:
+            self._idle.append(connection)
+
+    def run(self, run: str) -> RunRow | None:
+        with self.snapshot() as cursor:
+            values = cursor.execute(SQL["run"], (run,)).fetchone()
+            return None if values is None else run_from(values, run)
+
+    def records(self, run: str, first: int, last: int, kinds: Sequence[str] | None, newest: int | None) -> list[Record]:
+        with self.snapshot() as cursor:
+            pk = find(cursor, run)
+            if pk is None:
+                return []
+            low, high = pk << 31 | max(first, 0), pk << 31 | min(last, MAX_SEQ)
+            if kinds is None and newest is None:
+                return [record_from(run, values) for values in cursor.execute(SQL["records"], (low, high))]
+            limit = -1 if newest is None else newest
+            if kinds is None:
+                found = cursor.execute(SQL["newest_records"], (low, high, limit))
+            else:
+                found = cursor.execute(SQL["records_of_kinds"], (low, high, json.dumps(list(kinds)), limit))
+            records = [record_from(run, values) for values in found]
+        records.reverse()
+        return records
+
+    def chunks(self, family: bytes, digests: Sequence[bytes]) -> dict[bytes, bytes]:
+        found: dict[bytes, bytes] = {}
+        statement = SQL["chunk"]
+        with self.snapshot() as cursor:
+            for digest in digests:
+                row = cursor.execute(statement, (family, digest)).fetchone()
+                if row is not None:
+                    found[digest] = _typed(row[0], bytes)
+        return found
+
+    def tags(self, run: str) -> list[Tag]:
+        with self.snapshot() as cursor:
+            pk = find(cursor, run)
+            return [] if pk is None else [tag_from(run, values) for values in cursor.execute(SQL["tags"], (pk,))]
+
+    def manifest(self) -> Manifest:
+        with self.snapshot() as cursor:
+            total, runs, last = cursor.execute(SQL["manifest"]).fetchone() or (None, None, None)
+        if last is not None:
+            last = _typed(last, str)
+        return Manifest(_typed(total, bytes), _typed(runs, int), last)
+
+    def stats(self) -> dict[str, int]:
+        with self.snapshot() as cursor:
+            runs = _numbers(cursor, "count_runs")
+            records = _numbers(cursor, "count_records")
+            chunks = _numbers(cursor, "count_chunks")
+        files = (Path(self._path), Path(self._path + "-wal"))
+        return {
+            "runs": runs[0],
+            "records": records[0],
+            "chunks": chunks[0],
+            "record_bytes": records[1],
+            "chunk_bytes": chunks[1],
+            "file_bytes": sum(file.stat().st_size for file in files if file.exists()),
+        }
+
+    def check(self) -> list[str]:
+        with self.snapshot() as cursor:
+            return [text for (text,) in cursor.execute(SQL["integrity"]) if text != "ok"]
+
+    def families(self) -> list[tuple[bytes, bytes]]:
+        with self.snapshot() as cursor:
+            return [(_typed(family, bytes), _typed(digest, bytes)) for family, digest in cursor.execute(SQL["families"])]
+
+    def abandon(self) -> bool:
+        """In a forked child: close what nobody was using, and say whether that was all. What was in use is kept for ever."""
+        self.close()
+        _lost.extend(self._busy)
+        return not self._busy
+
+    def close(self) -> None:
+        self._closed = True
+        while self._idle:
+            self._idle.pop().close()
+
+
+def find(cursor: apsw.Cursor, run: str) -> int | None:
+    """The pk of a run."""
+    row = cursor.execute(SQL["pk"], (run,)).fetchone()
+    return None if row is None else int(row[0])
+
+
+def _numbers(cursor: apsw.Cursor, name: str) -> list[int]:
+    return [_typed(value, int) for value in cursor.execute(SQL[name]).fetchone() or ()]
+
+
+def _typed(value: Any, kind: type) -> Any:
+    if type(value) is not kind:
+        raise Damaged(f"the store is damaged: {kind.__name__} expected, {type(value).__name__} found")
+    return value

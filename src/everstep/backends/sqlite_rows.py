@@ -1,0 +1,116 @@
+"""Rows of SQLite to the rows of `everstep.records` and back. No I/O.
+
+SQLite hands out whatever type a damaged page says. Every row is checked by the types of its columns before it becomes an
+object, so that damage is an error of ours that names the row, never a TypeError somewhere else.
+"""
+
+from __future__ import annotations
+
+import json
+from hashlib import sha256
+from typing import Any
+
+from everstep.backends.base import MAX_SEQ
+from everstep.errors import DamagedRecord, DamagedRun
+from everstep.records import Record, RunRow, Tag, Worker
+
+Values = tuple[Any, ...]
+
+_TEXT, _MAYBE_TEXT, _INT, _BYTES, _MAYBE_BYTES = (str,), (str, type(None)), (int,), (bytes,), (bytes, type(None))
+_RUN = (
+    _INT, _TEXT, _BYTES, _BYTES, _MAYBE_TEXT, _MAYBE_TEXT, _MAYBE_TEXT, _MAYBE_TEXT, _MAYBE_TEXT, _MAYBE_TEXT, _INT,
+    _INT, _TEXT, _INT, _INT, _BYTES, _INT, _INT, _INT, _MAYBE_TEXT, _INT, _BYTES,
+)  # fmt: skip
+_RECORD = (_INT, _TEXT, _INT, _INT, _INT, _MAYBE_TEXT, _MAYBE_TEXT, _MAYBE_TEXT, _BYTES, _MAYBE_BYTES, _MAYBE_BYTES)
+_TAG = (_BYTES, _TEXT, _INT, _INT, _BYTES)
+_WORKER = (_TEXT, _TEXT, _INT, _TEXT, _INT, _INT, _INT)
+
+_good: set[tuple[type, ...]] = set()
+
+
+def _has_types(values: Values, types: tuple[tuple[type, ...], ...]) -> bool:
+    """Whether every column is of its type. Good signatures are remembered: there are few, and no two tables have as many columns."""
+    signature = tuple(map(type, values))
+    if signature in _good:
+        return True
+    fits = len(values) == len(types) and all(has in allowed for has, allowed in zip(signature, types, strict=True))
+    if fits:
+        _good.add(signature)
+    return fits
+
+
+def pack_tags(tags: tuple[str, ...]) -> str | None:
+    return json.dumps(tags, ensure_ascii=False) if tags else None
+
+
+def _unpack_tags(text: str | None) -> tuple[str, ...] | None:
+    """The tags of a row, or None if the text is no list of texts."""
+    if text is None:
+        return ()
+    try:
+        tags = json.loads(text)
+    except ValueError:
+        return None
+    if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
+        return None
+    return tuple(tags)
+
+
+def run_from(values: Values, wanted: str | None = None) -> RunRow:
+    """A run row, from all columns in the order of the table."""
+    name = wanted if wanted is not None else values[1]
+    if not _has_types(values, _RUN):
+        raise DamagedRun(f"the row of run {name!r} is damaged: a column has the wrong type")
+    tags = _unpack_tags(values[6])
+    if tags is None:
+        raise DamagedRun(f"the row of run {name!r} is damaged: its tags cannot be read")
+    name, key, family, workflow, session = values[1:6]
+    return RunRow(name, key, family, workflow, session, tags, *values[7:])
+
+
+def run_values(row: RunRow) -> Values:
+    """All columns of a run row but its primary key."""
+    return (
+        row.id, row.key, row.family, row.workflow, row.session, pack_tags(row.tags), row.note, row.meta, row.parent, row.parent_number,
+        row.created_at, row.status, row.updated_at, row.head_seq, row.head_digest, row.checkpoints, row.stored, row.epoch,
+        row.worker, row.since, row.check,
+    )  # fmt: skip
+
+
+def record_from(run: str, values: Values) -> Record:
+    """A record; the digest of its body is computed unless the body was pruned."""
+    if not _has_types(values, _RECORD):
+        raise DamagedRecord(run, values[0] & MAX_SEQ, "a column has the wrong type")
+    place, kind, epoch, at, number, note, tags, meta, digest, body_digest, body = values
+    seq = place & MAX_SEQ
+    names = () if tags is None else _unpack_tags(tags)
+    if names is None:
+        raise DamagedRecord(run, seq, "its tags cannot be read")
+    if body is not None:
+        body_digest = sha256(body).digest()
+    elif body_digest is None:
+        raise DamagedRecord(run, seq, "its body is gone without a digest of it")
+    return Record(run, seq, kind, epoch, at, number, note, names, meta, body, body_digest, digest)
+
+
+def record_values(pk: int, r: Record) -> Values:
+    return (
+        pk << 31 | r.seq, r.kind, r.epoch, r.at, r.number, r.note, pack_tags(r.tags) if r.tags else None, r.meta, r.digest,
+        r.body_digest if r.body is None else None, r.body,
+    )  # fmt: skip
+
+
+def tag_from(run: str, values: Values) -> Tag:
+    if not _has_types(values, _TAG):
+        raise DamagedRun(f"a tag of run {run!r} is damaged: a column has the wrong type")
+    return Tag(*values)
+
+
+def worker_from(values: Values) -> Worker:
+    if not _has_types(values, _WORKER):
+        raise DamagedRun(f"the row of worker {values[0]!r} is damaged: a column has the wrong type")
+    return Worker(*values)
+
+
+def worker_values(worker: Worker) -> Values:
+    return (worker.id, worker.host, worker.pid, worker.boot, worker.started_at, worker.expires_boot, worker.expires_at)

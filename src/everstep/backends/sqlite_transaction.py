@@ -1,0 +1,244 @@
+"""What one write transaction does to the tables: commits of runs, tags, leases, deletion. Relies on an open writer connection.
+
+Many callers share a transaction (see sqlite_writer). So every operation first does the one statement that may be refused and
+writes nothing before it; a refusal leaves the others in the batch untouched. Records, chunks and the manifest
+are gathered and written once for the batch.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import apsw
+
+from everstep.backends import queries
+from everstep.backends.base import MAX_SEQ, Commit
+from everstep.backends.matching import meta_scalars
+from everstep.backends.sqlite_rows import Values, pack_tags, record_values, run_from, run_values
+from everstep.errors import Conflict, Damaged, DamagedRun, LimitExceeded, LostLease, NotFound, RunExists
+from everstep.records import MODULUS, Kind, Record, RunRow, Tag
+
+_SQL = queries.load("write")
+_READ = queries.load("read")
+_BEGIN, _COMMIT, _ROLLBACK = _SQL["begin"], _SQL["commit"], _SQL["rollback"]
+_MANIFEST, _SET_MANIFEST, _ADVANCE, _ADD_RECORD, _ADD_CHUNK = (
+    _SQL[name] for name in ("manifest", "set_manifest", "advance", "add_record", "add_chunk")
+)  # fmt: skip
+_KNOWN_RUNS = 10_000
+
+
+class Transaction:
+    """The writer connection with what is gathered for the running batch."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self.connection = connection
+        self._cursor = connection.cursor()
+        self._execute = self._cursor.execute
+        self._changes = connection.changes
+        self._connection_version = connection.data_version
+        self._version: int | None = None
+        self._pks: dict[str, int] = {}
+        self._records: list[Values] = []
+        self._chunks: list[Values] = []
+        self._total = self._delta = self._runs = self._next = 0
+        self._last: int | None = None
+        self._touched = False
+
+    def begin(self) -> None:
+        self._execute(_BEGIN)
+        self._delta = 0
+        self._touched = False
+        if self._connection_version() != self._version:
+            self._read_manifest()
+
+    def _read_manifest(self) -> None:
+        """Another process wrote, or the last batch was taken back: what is remembered of the manifest is stale."""
+        total, self._runs, self._next, self._last = self._execute(_MANIFEST).fetchone() or (None, 0, 0, None)
+        if type(total) is not bytes or type(self._runs) is not int or type(self._next) is not int:
+            raise Damaged("the manifest of the store is damaged: nothing is written to it")
+        self._total = int.from_bytes(total)
+
+    def flush(self) -> None:
+        """Write what was gathered; all that remains is COMMIT."""
+        records, chunks = self._records, self._chunks
+        if len(records) == 1:
+            self._execute(_ADD_RECORD, records[0])
+            records.clear()
+        elif records:
+            self._cursor.executemany(_ADD_RECORD, records)
+            records.clear()
+        if chunks:
+            self._cursor.executemany(_ADD_CHUNK, chunks)
+            chunks.clear()
+        if self._touched:
+            self._total = (self._total + self._delta) % MODULUS
+            self._execute(_SET_MANIFEST, (self._total.to_bytes(32), self._runs, self._next, self._last))
+
+    def commit(self) -> None:
+        self._execute(_COMMIT)
+        self._version = self._connection_version()
+
+    def rollback(self) -> None:
+        self._version = None
+        self._records.clear()
+        self._chunks.clear()
+        self._pks.clear()
+        if self.connection.in_transaction:
+            self._execute(_ROLLBACK)
+
+    def apply(self, commit: Commit) -> None:
+        """One commit of one run."""
+        run, was = commit.run, commit.was
+        if run.head_seq > MAX_SEQ:
+            raise LimitExceeded(f"run {run.id!r} has {MAX_SEQ} records; there is no room for more")
+        if was is None:
+            pk = self._create(run)
+            self._delta += int.from_bytes(run.check)
+        else:
+            pk = self._advance(run, was)
+            self._delta += int.from_bytes(run.check) - int.from_bytes(was.check)
+        self._last = pk
+        self._touched = True
+        for record in commit.records:
+            self._records.append(record_values(pk, record))
+            if record.tags and record.kind == Kind.CHECKPOINT:
+                self._tag_record(pk, run, record)
+        if commit.chunks:
+            family = run.family
+            self._chunks += [(family, digest, frame) for digest, frame in commit.chunks]
+
+    def _create(self, run: RunRow) -> int:
+        pk = self._next
+        self._execute(_SQL["create"], (pk, *run_values(run)))
+        if self._changes() != 1:
+            raise RunExists(f"a run {run.id!r} exists already")
+        self._next += 1
+        self._runs += 1
+        self._remember(run.id, pk)
+        self._label(pk, (), None, run.tags, run.meta)
+        return pk
+
+    def _advance(self, run: RunRow, was: RunRow) -> int:
+        """Move the head of a run if it still is where the writer saw it."""
+        pk = self._pks.get(run.id) or self._find(run.id)
+        fence = (pk, was.epoch, was.head_seq, was.check)
+        head = (run.updated_at, run.head_seq, run.head_digest, run.checkpoints, run.stored, run.check)
+        if _only_head_differs(run, was):
+            self._execute(_ADVANCE, head + fence)
+        else:
+            self._execute(_SQL["rewrite"], head + _rest(run) + fence)
+        if self._changes() != 1:
+            self._refuse(run.id, was)
+        if run.tags != was.tags or run.meta != was.meta:
+            self._label(pk, was.tags, was.meta, run.tags, run.meta)
+        return pk
+
+    def _refuse(self, name: str, was: RunRow) -> None:
+        self._pks.pop(name, None)
+        stored = self._execute(_SQL["fence"], (name,)).fetchone()
+        if stored is None:
+            raise LostLease(f"run {name!r} was deleted while this writer had it open")
+        if stored[1] != was.epoch:
+            raise LostLease(f"run {name!r} was taken over: epoch {was.epoch} is now {stored[1]}")
+        raise Conflict(f"run {name!r} moved on: this write follows record {was.head_seq}, the head is {stored[2]}")
+
+    def _find(self, name: str) -> int:
+        """The pk of a run. It never changes, and none is used twice, so that it can be remembered."""
+        found = self._execute(_SQL["pk"], (name,)).fetchone()
+        if found is None:
+            raise LostLease(f"run {name!r} was deleted while this writer had it open")
+        pk: int = found[0]
+        self._remember(name, pk)
+        return pk
+
+    def _remember(self, name: str, pk: int) -> None:
+        if len(self._pks) >= _KNOWN_RUNS:
+            self._pks.clear()
+        self._pks[name] = pk
+
+    def _label(self, pk: int, old_tags: tuple[str, ...], old_meta: str | None, tags: tuple[str, ...], meta: str | None) -> None:
+        """Keep the listing tables in step with a row."""
+        for tag in set(old_tags) - set(tags):
+            self._execute(_SQL["drop_run_tag"], (tag, pk))
+        for tag in set(tags) - set(old_tags):
+            self._execute(_SQL["add_run_tag"], (tag, pk))
+        if meta == old_meta:
+            return
+        before, after = set(meta_scalars(old_meta).items()), set(meta_scalars(meta).items())
+        for key, value in before - after:
+            self._execute(_SQL["drop_run_meta"], (key, value, pk))
+        for key, value in after - before:
+            self._execute(_SQL["add_run_meta"], (key, value, pk))
+
+    def _tag_record(self, pk: int, run: RunRow, record: Record) -> None:
+        for name in record.tags:
+            self.add_tag(pk, record.seq, Tag.make(run.key, name, record.number, record.at))
+
+    def add_tag(self, pk: int, seq: int, tag: Tag) -> None:
+        self._execute(_SQL["add_tag"], (pk, tag.name, tag.number, seq, tag.at, tag.key, tag.check))
+        if self._changes() == 1:
+            self._delta += int.from_bytes(tag.check)
+            self._touched = True
+
+    def existing(self, name: str) -> tuple[int, RunRow]:
+        """A run as it is in this transaction, proven by its own digest: damage must not be sealed anew."""
+        values = self._execute(_READ["run"], (name,)).fetchone()
+        if values is None:
+            raise NotFound(f"there is no run {name!r}")
+        row = run_from(values, name)
+        if row.digest() != row.check:
+            raise DamagedRun(f"the row of run {name!r} does not match its digest")
+        return values[0], row
+
+    def lease(self, pk: int, before: RunRow, after: RunRow) -> None:
+        self._execute(_SQL["lease"], (after.epoch, after.worker, after.since, after.check, pk, before.check))
+        self._delta += int.from_bytes(after.check) - int.from_bytes(before.check)
+        self._touched = True
+
+    def remove(self, pk: int, row: RunRow) -> None:
+        """A run with all that belongs to it, and its family's chunks if nobody of the family is left."""
+        self._write_gathered()
+        checks = [check for (check,) in self._execute(_SQL["tag_checks"], (pk,))]
+        self._delta -= sum(int.from_bytes(check) for check in (row.check, *checks))
+        self._label(pk, row.tags, row.meta, (), None)
+        self._execute(_SQL["drop_tags"], (pk,))
+        self._execute(_SQL["drop_records"], (pk << 31, pk << 31 | MAX_SEQ))
+        self._execute(_SQL["drop_run"], (pk,))
+        self._runs -= 1
+        self._last = None if self._last == pk else self._last
+        self._touched = True
+        if self._execute(_SQL["family_lives"], (row.family,)).fetchone() is None:
+            self._execute(_SQL["drop_family"], (row.family,))
+
+    def _write_gathered(self) -> None:
+        """What earlier members of the batch gathered must be there before an operation looks at the tables."""
+        touched, self._touched = self._touched, False
+        self.flush()
+        self._touched = touched
+
+    def statement(self, name: str, values: Values = ()) -> None:
+        """One of the named statements, for operations that live elsewhere."""
+        self._execute(_SQL[name], values)
+
+    def rows(self, name: str, values: Values = ()) -> list[Any]:
+        """The rows of one of the named reads, as this transaction sees them."""
+        self._write_gathered()
+        return self._execute(_READ[name], values).fetchall()
+
+
+def _only_head_differs(run: RunRow, was: RunRow) -> bool:
+    return (
+        run.status == was.status
+        and run.epoch == was.epoch
+        and run.worker == was.worker
+        and run.since == was.since
+        and run.note == was.note
+        and run.meta == was.meta
+        and run.tags == was.tags
+        and run.workflow == was.workflow
+        and run.session == was.session
+    )
+
+
+def _rest(run: RunRow) -> Values:
+    return (run.workflow, run.session, pack_tags(run.tags), run.note, run.meta, run.status, run.epoch, run.worker, run.since)

@@ -1,0 +1,156 @@
+"""Care for the WAL, off the caller's path: merge it into the store before it grows, and give it its size once.
+
+Merging (a checkpoint in SQLite's words) first copies what it can while others write, then keeps writers out for the short rest, so
+that the WAL starts again from its beginning instead of growing. Growing: a WAL that is extended by every commit costs a
+change of the file's size at every fsync; one that was filled with zeros up front is overwritten in place. Zeros are no valid
+frames: recovery ends at them. They are appended while no process can write, through a descriptor of our own, which is safe
+for this file alone (closing one of the store or of -shm would drop SQLite's locks).
+
+Relies on a Writer to keep writers out. Never touches the WAL of a store that it does not write.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+
+import apsw
+
+from everstep.backends.sqlite_errors import NO_SPACE
+from everstep.backends.sqlite_writer import Writer
+from everstep.errors import EverstepError
+
+MERGE_FRAMES = 700
+RETRY_FRAMES = 350
+GROW_AFTER = 8
+GROW_BYTES = 4 << 20
+_SLICE = bytes(256 << 10)
+_SPARE = 64 << 20  # a disk that is nearly full has better uses for its rest
+
+
+class WalKeeper:
+    """A thread that starts when there is something to do."""
+
+    def __init__(self, writer: Writer, connect: Callable[[], apsw.Connection], wal: str, grow_bytes: int = GROW_BYTES) -> None:
+        self._writer = writer
+        self._connect = connect
+        self._wal = wal
+        self._grow_bytes = grow_bytes
+        self._connection: apsw.Connection | None = None
+        self._commits = 0
+        self._due = MERGE_FRAMES
+        self._frames = 0
+        self._grown = False
+        self._event = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._stopped = False
+        self._working = threading.Lock()
+
+    def watch(self, connection: apsw.Connection) -> None:
+        """Learn of every commit on the writer's connection. The hook must be cheap: it runs inside COMMIT."""
+        connection.set_wal_hook(self._committed)
+
+    def _committed(self, _connection: apsw.Connection, _name: str, frames: int) -> int:
+        self._frames = frames
+        self._commits += 1
+        if frames >= self._due or self._commits == GROW_AFTER:
+            self._wake()
+        elif frames < MERGE_FRAMES:
+            self._due = MERGE_FRAMES
+        return apsw.SQLITE_OK
+
+    def _wake(self) -> None:
+        if self._stopped:
+            return
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._serve, name="everstep-wal", daemon=True)
+            self._thread.start()
+        self._event.set()
+
+    def _serve(self) -> None:
+        while True:
+            self._event.wait()
+            self._event.clear()
+            if self._stopped:
+                return
+            try:
+                with self._working:
+                    self._work()
+            except (apsw.FullError, apsw.BusyError, apsw.LockedError):
+                # Nothing is lost: the WAL holds it all and goes on growing; a full disk shows itself at the next commit.
+                self._due = self._frames + RETRY_FRAMES
+            except EverstepError:
+                return  # the writer is closed or has failed; whoever writes next is told
+            except (apsw.Error, OSError) as error:
+                self._writer.poison(f"the WAL could not be merged into the store ({error})")
+                return
+
+    def _work(self) -> None:
+        if not self._grown and self._commits >= GROW_AFTER:
+            self._grown = True
+            self._grow()
+        if self._frames >= self._due:
+            self._merge()
+
+    def _merge(self) -> None:
+        if self._connection is None:
+            self._connection = self._connect()
+        self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+        with self._writer.alone():
+            frames, merged = self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+        # A reader with an old snapshot can hold the rest back: wait for more before trying again.
+        self._due = MERGE_FRAMES if merged == frames else frames + RETRY_FRAMES
+
+    def _grow(self) -> None:
+        """Append zeros in slices: each keeps writers out for about as long as one commit takes."""
+        while self._grow_bytes and not self._stopped:
+            with self._writer.alone():
+                if not _append_zeros(self._wal, self._grow_bytes):
+                    return
+
+    def rest(self) -> None:
+        """Wait until the thread is not inside SQLite, and keep it out."""
+        self._working.acquire()
+
+    def go_on(self) -> None:
+        self._working.release()
+
+    def abandon(self) -> None:
+        """In a forked child: there is no thread here, and the connection must go."""
+        self._stopped = True
+        self._thread = None
+        if self._connection is not None:
+            self._connection.close(True)
+            self._connection = None
+
+    def close(self) -> None:
+        self._stopped = True
+        self._event.set()
+        if self._thread is not None:
+            self._thread.join()
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+def _append_zeros(wal: str, goal: int) -> bool:
+    """One slice more, unless the file is large enough. Best effort where space or descriptors are short: commits are slower then."""
+    try:
+        descriptor = os.open(wal, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        missing = goal - os.fstat(descriptor).st_size
+        disk = os.fstatvfs(descriptor)
+        if missing <= 0 or disk.f_bavail * disk.f_frsize < _SPARE:
+            return False
+        os.write(descriptor, _SLICE[:missing])
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno in NO_SPACE:
+            return False
+        raise
+    finally:
+        os.close(descriptor)
+    return True

@@ -1,0 +1,321 @@
+"""Group commit: one transaction and one fsync for all writes that wait at the same time.
+
+A caller puts its work into the queue and tries to take the lock. Who gets it leads: it writes everything that is queued, in
+order, and wakes those whose work that was. Who does not get it sleeps until its work is settled, or until it is its turn
+to lead. A single caller pays for one lock and no switch of threads. Work that nobody waits for (`submit`) is led by a thread
+that starts with the first such work.
+
+Relies on Transaction for what the work does. Never lets the refusal or failure of one work fail another one, and never
+writes again after the disk failed at COMMIT: what is on disk is unknown then.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import apsw
+
+from everstep.backends.base import Done
+from everstep.backends.sqlite_errors import is_full, write_error
+from everstep.backends.sqlite_transaction import Transaction
+from everstep.errors import EverstepError, StoreBusy, StoreClosed, StoreFailed, StoreFull
+
+Operation = Callable[[Transaction, Any], Any]
+_BATCH = 1000
+
+
+class Work:
+    """One operation in the queue. `wake` exists only if somebody sleeps for it."""
+
+    __slots__ = ("argument", "done", "error", "operation", "result", "settled", "wake")
+
+    def __init__(self, operation: Operation, argument: Any, done: Done | None) -> None:
+        self.operation = operation
+        self.argument = argument
+        self.done = done
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self.settled = False
+        self.wake: Any = None
+
+
+class Writer:
+    """The one way to write in this process, for one store."""
+
+    def __init__(self, connect: Callable[[], apsw.Connection], path: str) -> None:
+        self._connect = connect
+        self._path = path
+        self._lock = threading.Lock()
+        self._queue: deque[Work] = deque()
+        self._transaction: Transaction | None = None
+        self._failure: str | None = None
+        self._committing = False
+        self._closed = False
+        self._guest: Any = None
+        self._guest_lock = threading.Lock()
+        self._signal = threading.Lock()
+        self._signal.acquire()
+        self._thread: threading.Thread | None = None
+        self._thread_lock = threading.Lock()
+
+    def call(self, operation: Operation, argument: Any) -> Any:
+        """Do one operation and return its result when it is durable."""
+        work = Work(operation, argument, None)
+        self._queue.append(work)
+        if self._lock.acquire(False):
+            self._lead_and_unlock(work)
+        if not work.settled:
+            self._wait(work)
+        if work.error is not None:
+            raise work.error
+        return work.result
+
+    def submit(self, operation: Operation, argument: Any, done: Done) -> None:
+        """Do one operation soon; `done` is called when it is settled."""
+        self._queue.append(Work(operation, argument, done))
+        if self._thread is None:
+            self._start_thread()
+        _release(self._signal)
+
+    def _wait(self, work: Work) -> None:
+        """Sleep until the work is settled. To be woken unsettled means that nobody leads: then lead."""
+        work.wake = threading.Lock()
+        work.wake.acquire()
+        try:
+            while not work.settled:
+                if self._lock.acquire(False):
+                    self._lead_and_unlock(work)
+                else:
+                    work.wake.acquire()
+        except BaseException:
+            # Ctrl-C in the sleeper: its turn to lead must not be lost with it.
+            self._forget(work)
+            self._nudge()
+            raise
+
+    def _forget(self, work: Work) -> None:
+        try:
+            self._queue.remove(work)
+        except ValueError:
+            return  # a leader has it already
+
+    def _lead_and_unlock(self, own: Work | None) -> None:
+        batch: list[Work] = []
+        try:
+            queue = self._queue
+            while queue and len(batch) < _BATCH:
+                batch.append(queue.popleft())
+            if batch:
+                self._write(batch, queue)
+        except BaseException:
+            self._salvage(batch, own)
+            raise
+        finally:
+            self._unlock()
+            for work in batch:
+                if work.wake is not None or work.done is not None:
+                    _tell(work)
+
+    def _salvage(self, batch: list[Work], own: Work | None) -> None:
+        """Ctrl-C in the leader. What is not committed is taken back and left for the next leader; the rest is settled."""
+        transaction = self._transaction
+        if self._committing and transaction is not None and not transaction.connection.in_transaction:
+            for work in batch:
+                work.settled = True
+            return
+        if transaction is not None:
+            transaction.rollback()
+        again = [work for work in batch if work is not own and not work.settled]
+        batch[:] = [work for work in batch if work.settled]
+        for work in again:
+            work.error = None
+        self._queue.extendleft(reversed(again))
+
+    def _unlock(self) -> None:
+        """Hand the lock to the guest that waits for it, or let it go and see that somebody leads what has come meanwhile."""
+        guest = self._guest
+        if guest is not None:
+            self._guest = None
+            guest.release()
+            return
+        self._lock.release()
+        if self._queue:
+            self._nudge()
+
+    def _nudge(self) -> None:
+        try:
+            first = self._queue[0]
+        except IndexError:
+            return  # another leader was faster
+        if first.done is not None:
+            _release(self._signal)
+        elif first.wake is not None:
+            _release(first.wake)
+
+    def _write(self, batch: list[Work], late: deque[Work] | None = None) -> None:
+        """One transaction for the batch; if it breaks before COMMIT, one for each, so that only the culprit fails."""
+        self._committing = False
+        try:
+            transaction = self._ready()
+            transaction.begin()
+            for work in batch:
+                try:
+                    work.result = work.operation(transaction, work.argument)
+                except EverstepError as error:
+                    work.error = error
+                if late and len(batch) < _BATCH:
+                    batch.append(late.popleft())  # what came meanwhile need not wait for the next fsync
+            transaction.flush()
+        except Exception as error:  # noqa: BLE001 - it is raised where the work came from
+            self._failed_before_commit(batch, error)
+            return
+        self._committing = True
+        try:
+            transaction.commit()
+        except Exception as error:  # noqa: BLE001 - it is raised where the work came from
+            self._committing = False
+            self._failed_at_commit(batch, transaction, error)
+        for work in batch:
+            work.settled = True
+
+    def _ready(self) -> Transaction:
+        if self._closed:
+            raise StoreClosed(f"the store {self._path} is closed")
+        if self._failure is not None:
+            raise StoreFailed(f"{self._path} is not written any more: {self._failure}", written="no")
+        if self._transaction is None:
+            self._transaction = Transaction(self._connect())
+        return self._transaction
+
+    def _failed_before_commit(self, batch: list[Work], error: Exception) -> None:
+        number = 0
+        if self._transaction is not None:
+            number = self._transaction.connection.system_errno
+            self._transaction.rollback()
+        if len(batch) > 1 and not isinstance(error, (StoreClosed, StoreFailed, StoreBusy, apsw.BusyError)):
+            for work in batch:
+                work.error = None
+                self._write([work])
+            return
+        for work in batch:
+            work.error = write_error(error, self._path, number)
+            work.settled = True
+
+    def _failed_at_commit(self, batch: list[Work], transaction: Transaction, error: Exception) -> None:
+        """A full disk is known to have written nothing. Anything else at COMMIT, above all an fsync, leaves it open."""
+        failure: EverstepError
+        if is_full(error, transaction.connection.system_errno):
+            failure = StoreFull(f"no space is left for {self._path}: nothing of this save was written")
+        else:
+            self.poison(f"the disk reported an error at COMMIT ({error})")
+            failure = StoreFailed(f"{self._path}: {self._failure}; whether the save is there is unknown", written="unknown")
+        failure.__cause__ = error
+        transaction.rollback()
+        for work in batch:
+            if work.error is None:
+                work.error = failure
+
+    def poison(self, reason: str) -> None:
+        """Write no more through this handle."""
+        if self._failure is None:
+            self._failure = reason
+
+    def _take(self) -> None:
+        """Take the lock in turn. Its holder hands it over: a loop of commits would have it again before a sleeper wakes up."""
+        mine = threading.Lock()
+        mine.acquire()
+        with self._guest_lock:
+            self._guest = mine
+            if self._lock.acquire(False):
+                self._guest = None
+            else:
+                mine.acquire()
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keep every writer out, of all processes, for a moment. Callers that wait are served afterwards."""
+        self._take()
+        transaction: Transaction | None = None
+        try:
+            transaction = self._ready()
+            transaction.begin()
+            yield
+        finally:
+            if transaction is not None:
+                transaction.rollback()
+            self._unlock()
+
+    def rest(self) -> None:
+        """Wait until nobody writes, and let nobody begin."""
+        self._take()
+
+    def go_on(self) -> None:
+        self._unlock()
+
+    def abandon(self) -> None:
+        """In a forked child: nobody is here to wait for what was queued, and the connection must go."""
+        self._closed = True
+        self._queue.clear()
+        self._thread = None
+        if self._transaction is not None:
+            self._transaction.connection.close(True)
+            self._transaction = None
+
+    def _start_thread(self) -> None:
+        with self._thread_lock:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._serve, name="everstep-writer", daemon=True)
+                self._thread.start()
+
+    def _serve(self) -> None:
+        while not self._closed:
+            self._signal.acquire()
+            while self._queue:
+                self._lock.acquire()
+                self._lead_and_unlock(None)
+
+    def close(self) -> None:
+        """Write what is queued, then refuse everything."""
+        finished: list[Work] = []
+        self._take()
+        try:
+            while self._queue:
+                batch = [self._queue.popleft() for _ in range(len(self._queue))]
+                finished += batch
+                self._write(batch)
+        finally:
+            self._closed = True
+            if self._transaction is not None:
+                self._transaction.connection.close()
+                self._transaction = None
+            self._unlock()
+            for work in finished:
+                _tell(work)
+            _release(self._signal)
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+
+
+def _tell(work: Work) -> None:
+    """Wake the sleeper, or call back. An error of a callback is reported, but belongs to no caller of ours."""
+    if work.wake is not None:
+        _release(work.wake)
+    if work.done is not None:
+        try:
+            work.done(work.error)
+        except Exception:  # noqa: BLE001 - reported, see above
+            sys.excepthook(*sys.exc_info())
+
+
+def _release(lock: Any) -> None:
+    """Release a lock that is used as a signal; one that is already given needs no second one."""
+    try:
+        if lock.locked():
+            lock.release()
+    except RuntimeError:
+        return  # another thread gave the signal in between

@@ -1,0 +1,70 @@
+"""From an address to an open backend. The only module that knows concrete backends, each imported when it is asked for.
+
+None                          .everstep/store.db, searched upward from the working folder like .git, else made in it
+a path                        SQLite
+sqlite:///relative.db         SQLite; four slashes for an absolute path
+memory://                     a fresh store in memory; memory://name is shared by name within the process
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from everstep.backends.base import Backend
+from everstep.errors import InvalidArgument, UnknownBackend
+
+FOLDER = ".everstep"
+FILE = "store.db"
+
+
+def open_backend(url: str | os.PathLike[str] | None = None, **options: Any) -> Backend:
+    """Open the backend that serves `url`. `options` go to it unchanged."""
+    if url is None:
+        return _open_sqlite(default_path(Path.cwd()), options)
+    if isinstance(url, os.PathLike):
+        return _open_sqlite(Path(url), options)
+    if not isinstance(url, str) or not url:
+        raise InvalidArgument(f"{url!r} is neither a path nor a URL")
+    scheme, separator, rest = url.partition("://")
+    if not separator:
+        return _open_sqlite(Path(url), options)
+    if scheme == "memory":
+        return _open_memory(rest, options)
+    if scheme == "sqlite":
+        return _open_sqlite(_sqlite_path(url, rest), options)
+    raise UnknownBackend(f"no backend serves {scheme}:// (asked for by {_without_password(url)!r})")
+
+
+def default_path(start: Path) -> Path:
+    """The store of `start`: that of the nearest folder above which has one, else a new one right there."""
+    for folder in (start, *start.parents):
+        if (folder / FOLDER / FILE).exists():
+            return folder / FOLDER / FILE
+    return start / FOLDER / FILE
+
+
+def _sqlite_path(url: str, rest: str) -> Path:
+    if not rest.startswith("/") or len(rest) < 2:
+        raise InvalidArgument(f"{url!r} names no file", remedy="Write sqlite:///relative.db or sqlite:////absolute.db.")
+    return Path(unquote(rest[1:]))
+
+
+def _without_password(url: str) -> str:
+    scheme, _, rest = url.partition("://")
+    authority, slash, path = rest.partition("/")
+    return f"{scheme}://{authority.rpartition('@')[2]}{slash}{path}"
+
+
+def _open_sqlite(path: Path, options: dict[str, Any]) -> Backend:
+    from everstep.backends.sqlite import SqliteBackend
+
+    return SqliteBackend(path, **options)
+
+
+def _open_memory(name: str, options: dict[str, Any]) -> Backend:
+    from everstep.backends.memory import MemoryBackend
+
+    return MemoryBackend(name or None, **options)

@@ -1,0 +1,42 @@
+"""The one door through which time comes in. Times are labels; nothing is ordered by them.
+
+`now_us` is wall time in microseconds since 1970 (UTC). `boot_us` counts since the machine booted, also
+while it sleeps, and is what leases are measured with; it means nothing without `boot_id`.
+Tests replace the module's `clock`.
+"""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+
+class Clock:
+    """Reads the machine's clocks."""
+
+    _boot_id: str | None = None
+
+    def now_us(self) -> int:
+        return time.time_ns() // 1000
+
+    def boot_us(self) -> int:
+        kind = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+        return time.clock_gettime_ns(kind) // 1000
+
+    def boot_id(self) -> str:
+        """Name this boot of the machine; where the system has no name for it, the boot's wall time to ten seconds."""
+        if self._boot_id is None:
+            try:
+                self._boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+            except OSError:
+                self._boot_id = f"boot-{(self.now_us() - self.boot_us()) // 10_000_000}"
+        return self._boot_id
+
+
+clock = Clock()
+
+
+def iso(us: int) -> str:
+    """Microseconds since 1970 as ISO 8601 in UTC."""
+    return datetime.fromtimestamp(us / 1_000_000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

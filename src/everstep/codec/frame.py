@@ -1,0 +1,115 @@
+"""The wrapper around everything that is stored: one frame for each record body and each chunk.
+
+    byte 0      format version, 1
+    byte 1      flags: bits 0-1 compression (0 none, 1 zstd, 2 gzip), bit 2 dictionary, bit 3 encryption
+    4 bytes     length of the content, big-endian            if compressed
+    4 bytes     dictionary id, big-endian                    if bit 2 (reserved)
+    4 bytes     key id, big-endian                           if bit 3 (reserved)
+    the rest    the content, compressed and then encrypted as the flags say
+
+Frames of all kinds mix freely in one store. The caps are checked before any work is done: a frame's content is at most
+MAX_CONTENT bytes, and above RATIO_FREE bytes at most MAX_RATIO times as long as the frame. No I/O.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import zlib
+from typing import Any, Literal
+
+from everstep.errors import DamagedFrame, InvalidArgument, LimitExceeded
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+VERSION = 1
+MAX_CONTENT = 256 * 1024 * 1024
+RATIO_FREE = 1024 * 1024
+MAX_RATIO = 1000
+Compression = Literal["none", "zstd", "gzip"]
+_NONE, _ZSTD, _GZIP = 0, 1, 2
+_DICTIONARY, _ENCRYPTED = 4, 8
+_PLAIN = bytes((VERSION, _NONE))
+_local = threading.local()
+
+
+class Framer:
+    """Wraps content with one choice of compression; unwraps any frame."""
+
+    __slots__ = ("_code", "_level", "_threshold")
+
+    def __init__(self, compression: Compression = "zstd", level: int | None = None, threshold: int = 256):
+        codes = {"none": _NONE, "zstd": _ZSTD, "gzip": _GZIP}
+        if compression not in codes:
+            raise InvalidArgument(f"{compression!r} is no compression", remedy="Choose none, zstd or gzip.")
+        self._code = codes[compression]
+        self._level = level if level is not None else (1 if compression == "zstd" else 6)
+        self._threshold = threshold
+
+    def wrap(self, content: bytes) -> bytes:
+        size = len(content)
+        if size > MAX_CONTENT:
+            raise LimitExceeded(f"a single value of {size:,} bytes is beyond the limit of {MAX_CONTENT:,}")
+        if self._code == _NONE or size < self._threshold:
+            return _PLAIN + content
+        packed = _zstd(content, self._level) if self._code == _ZSTD else _gzip(content, self._level)
+        if len(packed) + 4 >= size or (size > RATIO_FREE and size > MAX_RATIO * len(packed)):
+            return _PLAIN + content
+        return bytes((VERSION, self._code)) + size.to_bytes(4) + packed
+
+
+def unwrap(frame: bytes) -> bytes:
+    """The content of a frame. Raises `DamagedFrame` for what is none, never anything else."""
+    if len(frame) < 2:
+        raise DamagedFrame("a frame of fewer than two bytes")
+    if frame[0] != VERSION:
+        raise DamagedFrame(f"frame version {frame[0]} is unknown (this program knows {VERSION})")
+    flags = frame[1]
+    if flags == _NONE:
+        return frame[2:]
+    if flags & (_DICTIONARY | _ENCRYPTED) or flags not in (_ZSTD, _GZIP):
+        raise DamagedFrame(f"frame flags {flags:#04x} ask for something that this program cannot do")
+    size = int.from_bytes(frame[2:6])
+    if len(frame) < 6 or size > MAX_CONTENT or (size > RATIO_FREE and size > MAX_RATIO * len(frame)):
+        raise DamagedFrame(f"a frame of {len(frame):,} bytes claims {size:,} bytes of content")
+    try:
+        content = _unzstd(frame[6:], size) if flags == _ZSTD else _ungzip(frame[6:], size)
+    except (zstd.ZstdError, zlib.error, EOFError, MemoryError) as error:
+        raise DamagedFrame(f"a frame does not decompress: {error}") from error
+    if len(content) != size:
+        raise DamagedFrame(f"a frame holds {len(content):,} bytes where {size:,} were promised")
+    return content
+
+
+def _zstd(content: bytes, level: int) -> bytes:
+    # A compressor is costly to make and not thread-safe, so each thread keeps one for each level.
+    pool: dict[int, Any] = _local.__dict__.setdefault("pool", {})
+    compressor = pool.get(level)
+    if compressor is None:
+        compressor = pool[level] = zstd.ZstdCompressor(level=level)
+    packed: bytes = compressor.compress(content, zstd.ZstdCompressor.FLUSH_FRAME)
+    return packed
+
+
+def _unzstd(packed: bytes, size: int) -> bytes:
+    decompressor = zstd.ZstdDecompressor()
+    content: bytes = decompressor.decompress(packed, max_length=size + 1)
+    if not decompressor.eof or decompressor.unused_data:
+        raise zstd.ZstdError("the frame does not end where it should")
+    return content
+
+
+def _gzip(content: bytes, level: int) -> bytes:
+    compressor = zlib.compressobj(level, zlib.DEFLATED, 31)
+    return compressor.compress(content) + compressor.flush()
+
+
+def _ungzip(packed: bytes, size: int) -> bytes:
+    decompressor = zlib.decompressobj(31)
+    content = decompressor.decompress(packed, size + 1)
+    if not decompressor.eof or decompressor.unused_data:
+        raise zlib.error("the stream does not end where it should")
+    return content

@@ -1,0 +1,218 @@
+"""The program's own types: how each becomes named fields, and how it comes back.
+
+A type comes back only if the *reading program* has registered it; a name found in stored data is looked up here and
+never imported. What the reader doesn't know comes back as `Unknown`, which can be shown and saved again unchanged.
+Saving an instance of a dataclass, NamedTuple, Enum, pydantic model or msgspec Struct registers its type for this
+process. No I/O; nothing here runs code that came from storage.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from enum import Enum, Flag
+from typing import Any, TypeVar, overload
+
+from everstep.errors import InvalidArgument, NewerFormat, TypeConflict
+
+T = TypeVar("T")
+Fields = dict[str, Any]
+
+
+class Unknown:
+    """A stored value whose type this process hasn't registered: its name, version and fields, inert."""
+
+    __slots__ = ("fields", "name", "version")
+
+    def __init__(self, name: str, version: int, fields: Fields):
+        self.name = name
+        self.version = version
+        self.fields = fields
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Unknown):
+            return NotImplemented
+        return (self.name, self.version, self.fields) == (other.name, other.version, other.fields)
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.version))
+
+    def __repr__(self) -> str:
+        return f"Unknown({self.name!r}, {self.version}, {self.fields!r})"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Kind:
+    """How instances of one type are taken apart and put together."""
+
+    cls: type
+    name: str
+    version: int
+    upgrades: Mapping[int, Callable[[Fields], Fields]]
+    take: Callable[[Any], Fields]
+    make: Callable[[Fields], Any]
+    explicit: bool
+
+
+_lock = threading.Lock()
+_by_type: dict[type, Kind] = {}
+_by_name: dict[str, Kind] = {}
+
+
+@overload
+def register(
+    cls: type[T],
+    *,
+    name: str | None = None,
+    version: int = 1,
+    upgrades: Mapping[int, Callable[[Fields], Fields]] | None = None,
+    encode: Callable[[T], Fields] | None = None,
+    decode: Callable[[Fields], T] | None = None,
+) -> type[T]: ...
+
+
+@overload
+def register(
+    cls: None = None,
+    *,
+    name: str | None = None,
+    version: int = 1,
+    upgrades: Mapping[int, Callable[[Fields], Fields]] | None = None,
+    encode: Callable[[Any], Fields] | None = None,
+    decode: Callable[[Fields], Any] | None = None,
+) -> Callable[[type[T]], type[T]]: ...
+
+
+def register(
+    cls: type[T] | None = None,
+    *,
+    name: str | None = None,
+    version: int = 1,
+    upgrades: Mapping[int, Callable[[Fields], Fields]] | None = None,
+    encode: Callable[[Any], Fields] | None = None,
+    decode: Callable[[Fields], Any] | None = None,
+) -> Any:
+    """Let instances of a type be stored and come back as that type; also usable as a decorator.
+
+    `name` is what stands in storage (default: module and qualified name), so that a class can move. `version` counts
+    changes of its fields; `upgrades[n]` turns the fields of version n into those of version n + 1. Types that are no
+    dataclass, NamedTuple, Enum, pydantic model or msgspec Struct also need `encode` (to a dict) and `decode` (back).
+    """
+    if cls is None:
+        return lambda c: register(c, name=name, version=version, upgrades=upgrades, encode=encode, decode=decode)
+    if not isinstance(cls, type):
+        raise InvalidArgument(f"{cls!r} is no class", remedy="Give a class to everstep.register.")
+    if (encode is None) != (decode is None):
+        raise InvalidArgument(f"{cls.__qualname__} has only one of encode and decode", remedy="Give both.")
+    shape = (encode, decode) if encode and decode else _shape(cls)
+    if shape is None:
+        raise InvalidArgument(
+            f"{cls.__qualname__} is no dataclass, NamedTuple, Enum, pydantic model or msgspec Struct",
+            remedy="Give encode= (instance to dict) and decode= (dict to instance).",
+        )
+    _enter(Kind(cls, name or _default_name(cls), version, dict(upgrades or {}), *shape, explicit=True))
+    return cls
+
+
+def kind_of(cls: type) -> Kind | None:
+    """The kind of a type, registering it for this process if its structure is known; None if it can't be stored."""
+    kind = _by_type.get(cls)
+    if kind is None and (shape := _shape(cls)) is not None:
+        kind = Kind(cls, _default_name(cls), 1, {}, *shape, explicit=False)
+        _enter(kind)
+    return kind
+
+
+def revive(name: str, version: int, fields: Fields) -> Any:
+    """A stored object as the type that this process registered under its name, or `Unknown`."""
+    kind = _by_name.get(name)
+    if kind is None:
+        return Unknown(name, version, fields)
+    if version > kind.version:
+        raise NewerFormat(
+            f"a stored {name} has version {version}, this program knows up to {kind.version}",
+            remedy="Run the newer program, or register the newer version of the type.",
+        )
+    while version < kind.version:
+        if version not in kind.upgrades:
+            raise TypeConflict(
+                f"a stored {name} has version {version}, and nothing upgrades that to version {version + 1}",
+                remedy=f"Register the type with upgrades={{{version}: function}}.",
+            )
+        fields = kind.upgrades[version](fields)
+        version += 1
+    return kind.make(fields)
+
+
+def _enter(kind: Kind) -> None:
+    with _lock:
+        held = _by_name.get(kind.name)
+        if held is not None and held.cls is not kind.cls and held.explicit:
+            same_source = (held.cls.__module__, held.cls.__qualname__) == (kind.cls.__module__, kind.cls.__qualname__)
+            if not same_source:  # a reloaded module defines its classes anew; anything else is a clash
+                raise TypeConflict(f"{kind.cls!r} and {held.cls!r} are both to be stored as {kind.name!r}")
+        _by_name[kind.name] = kind
+        _by_type[kind.cls] = kind
+
+
+def _default_name(cls: type) -> str:
+    return f"{cls.__module__}:{cls.__qualname__}"
+
+
+def _shape(cls: type) -> tuple[Callable[[Any], Fields], Callable[[Fields], Any]] | None:
+    """The pair of functions for a type whose structure is known."""
+    if issubclass(cls, Enum):
+        return _take_enum, lambda fields: _make_enum(cls, fields)
+    if (msgspec := sys.modules.get("msgspec")) and issubclass(cls, msgspec.Struct):
+        struct_names = cls.__struct_fields__  # type: ignore[attr-defined]
+        return lambda obj: {n: getattr(obj, n) for n in struct_names}, lambda fields: cls(**fields)
+    if dataclasses.is_dataclass(cls):
+        names = tuple(f.name for f in dataclasses.fields(cls))
+        return lambda obj: {n: getattr(obj, n) for n in names if hasattr(obj, n)}, lambda fields: _make_bare(cls, fields)
+    if issubclass(cls, tuple) and isinstance(getattr(cls, "_fields", None), tuple):
+        return lambda obj: obj._asdict(), lambda fields: cls(**fields)  # type: ignore[call-arg]
+    if (pydantic := sys.modules.get("pydantic")) and issubclass(cls, pydantic.BaseModel):
+        return _take_model, lambda fields: _make_model(cls, fields)
+    return None
+
+
+def _take_enum(member: Any) -> Fields:
+    return {"name": member._name_, "value": member._value_}
+
+
+def _make_enum(cls: type[Enum], fields: Fields) -> Enum:
+    return cls(fields["value"]) if issubclass(cls, Flag) else cls[fields["name"]]
+
+
+def _make_bare(cls: type[T], fields: Fields) -> T:
+    """Fill a dataclass without running its constructor: it was valid when it was saved, and may be frozen."""
+    obj = object.__new__(cls)
+    for name, value in fields.items():
+        object.__setattr__(obj, name, value)
+    return obj
+
+
+def _take_model(obj: Any) -> Fields:
+    """The fields of a pydantic model, and under names that no field can have what else makes two models equal."""
+    fields: Fields = dict(obj.__dict__)
+    if obj.__pydantic_fields_set__ != set(fields):
+        fields["__set__"] = sorted(obj.__pydantic_fields_set__)
+    if obj.__pydantic_extra__ is not None:
+        fields["__extra__"] = dict(obj.__pydantic_extra__)
+    if obj.__pydantic_private__ is not None:
+        fields["__private__"] = dict(obj.__pydantic_private__)
+    return fields
+
+
+def _make_model(cls: Any, fields: Fields) -> Any:
+    """Fill a pydantic model without validating it again: it was valid when it was saved."""
+    extra, private = fields.pop("__extra__", None), fields.pop("__private__", None)
+    chosen = fields.pop("__set__", None)
+    obj = cls.__new__(cls)
+    object.__setattr__(obj, "__dict__", fields)
+    object.__setattr__(obj, "__pydantic_fields_set__", set(fields if chosen is None else chosen))
+    object.__setattr__(obj, "__pydantic_extra__", extra)
+    object.__setattr__(obj, "__pydantic_private__", private)
+    return obj

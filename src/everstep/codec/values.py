@@ -1,0 +1,471 @@
+"""Type-faithful bytes: every storable value becomes MessagePack and comes back as the same type.
+
+None, bool, int of 64 bits, float, str, bytes, list and dict with str keys are plain MessagePack. All else is an extension:
+
+     1 tuple       array of items                    11 Decimal    its text
+     2 set         array of encoded items, sorted    12 Fraction   [numerator, denominator]
+     3 frozenset   likewise                          13 complex    [real, imaginary]
+     4 dict        [key, value, key, value, …]       14 range      [start, stop, step]
+     5 int         two's complement, big-endian      15 path       [class name, text]
+     6 datetime    [Y, M, D, h, m, s, µs, fold, tz]  16 bytearray  its bytes
+     7 date        [Y, M, D]                         17 OrderedDict  as 4
+     8 time        [h, m, s, µs, fold, tz]           18 deque      [maxlen, items]
+     9 timedelta   [days, seconds, µs]               19 Counter    as 4
+    10 UUID        16 bytes                          20 object     [name, version, fields]
+                                                     21 array      [dtype, shape, order, bytes]   (numpy)
+                                                     22 scalar     [dtype, bytes]                 (numpy)
+                                                     30 reference  to a tree of chunks (snapshot.tree)
+
+tz is null, an offset [seconds, µs, name], or the key of a ZoneInfo. The C encoder does the walking; Python is called
+only for what it doesn't know. What cannot be stored is refused with the path to it, found by a second, slow walk
+that happens only then. No I/O; decoding never runs or imports what the data names.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable
+from datetime import date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path, PosixPath, PurePath, PurePosixPath, PureWindowsPath, WindowsPath
+from typing import Any, NoReturn
+from uuid import UUID
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import ormsgpack
+from ormsgpack import Ext, packb, unpackb
+
+from everstep.codec.kinds import Unknown, kind_of, revive
+from everstep.errors import DamagedFrame, EverstepError, LimitExceeded, Unstorable
+
+Hook = Callable[[Any], Any]
+MAX_DEPTH = 200
+MAX_NESTED = 100
+_nesting = threading.local()
+OBJECT, REFERENCE = 20, 30
+SCALARS = frozenset({type(None), bool, int, float, str, bytes})
+FROZEN = SCALARS | {datetime, date, time, timedelta, UUID, Decimal, Fraction, complex, range, PosixPath, WindowsPath, PurePosixPath, PureWindowsPath}
+_OPTIONS = (
+    ormsgpack.OPT_PASSTHROUGH_TUPLE
+    | ormsgpack.OPT_PASSTHROUGH_SUBCLASS
+    | ormsgpack.OPT_PASSTHROUGH_BIG_INT
+    | ormsgpack.OPT_PASSTHROUGH_DATACLASS
+    | ormsgpack.OPT_PASSTHROUGH_DATETIME
+    | ormsgpack.OPT_PASSTHROUGH_ENUM
+    | ormsgpack.OPT_PASSTHROUGH_UUID
+)
+_PATHS: dict[str, type[PurePath]] = {c.__name__: c for c in (PosixPath, WindowsPath, PurePosixPath, PureWindowsPath)}
+
+
+def encode(value: Any, path: str = "state") -> bytes:
+    """The bytes of a value. Raises `Unstorable` or `LimitExceeded`, naming the path."""
+    try:
+        return pack(value, hook)
+    except (TypeError, ValueError, RecursionError, EverstepError) as error:
+        explain(value, path)
+        raise Unstorable(path, f"cannot be stored: {error}") from error
+
+
+def pack(value: Any, default: Hook) -> bytes:
+    """The bytes of a value, with `default` for what the C encoder doesn't know. Raises TypeError without a path."""
+    try:
+        out = packb(value, default, _OPTIONS)
+    except TypeError as error:
+        if "Dict key" not in str(error):  # the one refusal that a detour helps with; any other would be tried again at each level
+            raise
+        return packb(_lower(value, default, 0), default, _OPTIONS)
+    if (b"\xc4" in out or b"\xc5" in out or b"\xc6" in out) and has_buffer(value):
+        return packb(_lower(value, default, 0), default, _OPTIONS)
+    return out
+
+
+def _pack(value: Any) -> bytes:
+    """Encode what stands inside an extension; each level costs stack here and when it is read, so they are counted."""
+    depth = getattr(_nesting, "depth", 0)
+    if depth > MAX_NESTED:
+        raise LimitExceeded(f"more than {MAX_NESTED} tuples, sets or objects inside each other")
+    _nesting.depth = depth + 1
+    try:
+        return pack(value, hook)
+    finally:
+        _nesting.depth = depth
+
+
+def same_bytes(value: Any, raw: bytes) -> bool:
+    """Whether a value without any bytes in it is what `raw` was made from: the quick test that finds most things unchanged."""
+    try:
+        return packb(value, hook, _OPTIONS) == raw
+    except TypeError:
+        return False
+
+
+def has_buffer(value: Any) -> bool:
+    """Whether a bytearray or memoryview stands somewhere in plain containers: the C encoder takes both for bytes."""
+    todo = [value]
+    while todo:
+        item = todo.pop()
+        kind = type(item)
+        if kind is bytearray or kind is memoryview:
+            return True
+        if kind is dict:
+            todo.extend(item.values())
+        elif kind is list:
+            todo.extend(item)
+        elif kind in _transparent:
+            plain = _transparent[kind](item)
+            todo.extend(plain.values() if type(plain) is dict else plain)
+    return False
+
+
+def _lower(value: Any, default: Hook, depth: int) -> Any:
+    """A copy in which what the C encoder would refuse or confuse inside plain containers is an extension already."""
+    if depth > MAX_DEPTH:
+        raise LimitExceeded(f"nesting deeper than {MAX_DEPTH}")
+    kind = type(value)
+    if kind in _transparent:
+        value = default(value)
+        kind = type(value)
+    if kind is dict:
+        if all(type(k) is str for k in value):
+            return {k: _lower(v, default, depth + 1) for k, v in value.items()}
+        return Ext(4, pack([x for pair in value.items() for x in pair], default))
+    if kind is list:
+        return [_lower(v, default, depth + 1) for v in value]
+    if kind is bytearray:
+        return Ext(16, bytes(value))
+    if kind is memoryview:
+        raise TypeError("a memoryview")
+    return value
+
+
+_transparent: dict[type, Callable[[Any], Any]] = {}
+
+
+def transparent(cls: type, plain: Callable[[Any], Any]) -> None:
+    """Make a subclass of dict or list encode as its base; `plain` returns the base copy."""
+    _transparent[cls] = plain
+    _encoders[cls] = plain
+
+
+def hook(value: Any) -> Any:
+    """What the C encoder calls for a value that it doesn't know: an extension, or a plainer value to go on with."""
+    cls = type(value)
+    encoder = _encoders.get(cls)
+    if encoder is not None:
+        return encoder(value)
+    if cls is int:
+        return Ext(5, value.to_bytes(value.bit_length() // 8 + 1, signed=True))
+    kind = kind_of(cls)
+    if kind is not None:
+        return Ext(OBJECT, _pack([kind.name, kind.version, kind.take(value)]))
+    if (numpy := sys.modules.get("numpy")) is not None:
+        if isinstance(value, numpy.ndarray) and cls is numpy.ndarray:
+            return _array(value, numpy)
+        if isinstance(value, numpy.generic) and not value.dtype.hasobject:
+            return Ext(22, _pack([_descr(value.dtype, numpy), value.tobytes()]))
+    raise TypeError(f"a {cls.__qualname__}")
+
+
+def _array(value: Any, numpy: Any) -> Ext:
+    if value.dtype.hasobject:
+        raise TypeError("an array of objects")
+    order = "F" if value.flags.fnc else "C"
+    return Ext(21, _pack([_descr(value.dtype, numpy), list(value.shape), order, value.tobytes(order)]))
+
+
+def _descr(dtype: Any, numpy: Any) -> Any:
+    return numpy.lib.format.dtype_to_descr(dtype)
+
+
+def _pairs(tag: int, value: Any) -> Ext:
+    return Ext(tag, _pack([x for pair in dict.items(value) for x in pair]))
+
+
+def _members(tag: int, value: Any) -> Ext:
+    return Ext(tag, packb(sorted(_pack(v) for v in value)))
+
+
+def _zone(tz: Any) -> Any:
+    if tz is None:
+        return None
+    if type(tz) is timezone:
+        offset = tz.utcoffset(None)
+        return [offset.days * 86400 + offset.seconds, offset.microseconds, tz.tzname(None)]
+    if isinstance(tz, ZoneInfo) and tz.key:
+        return tz.key
+    raise TypeError(f"a time zone of type {type(tz).__qualname__}")
+
+
+def _datetime(v: datetime) -> Ext:
+    return Ext(6, packb([v.year, v.month, v.day, v.hour, v.minute, v.second, v.microsecond, v.fold, _zone(v.tzinfo)]))
+
+
+def _time(v: time) -> Ext:
+    return Ext(8, packb([v.hour, v.minute, v.second, v.microsecond, v.fold, _zone(v.tzinfo)]))
+
+
+_encoders: dict[type, Callable[[Any], Any]] = {
+    tuple: lambda v: Ext(1, _pack(list(v))),
+    set: lambda v: _members(2, v),
+    frozenset: lambda v: _members(3, v),
+    datetime: _datetime,
+    date: lambda v: Ext(7, packb([v.year, v.month, v.day])),
+    time: _time,
+    timedelta: lambda v: Ext(9, packb([v.days, v.seconds, v.microseconds])),
+    UUID: lambda v: Ext(10, v.bytes),
+    Decimal: lambda v: Ext(11, str(v).encode()),
+    Fraction: lambda v: Ext(12, _pack([v.numerator, v.denominator])),
+    complex: lambda v: Ext(13, packb([v.real, v.imag])),
+    range: lambda v: Ext(14, _pack([v.start, v.stop, v.step])),
+    bytearray: lambda v: Ext(16, bytes(v)),
+    OrderedDict: lambda v: _pairs(17, v),
+    deque: lambda v: Ext(18, _pack([v.maxlen, list(v)])),
+    Counter: lambda v: _pairs(19, v),
+    Unknown: lambda v: Ext(OBJECT, _pack([v.name, v.version, v.fields])),
+}
+for _path_class in _PATHS.values():
+    _encoders[_path_class] = lambda v: Ext(15, packb([type(v).__name__, str(v)]))
+
+
+class Decoder:
+    """Turns bytes into values. Objects stay `Unknown` here, so that deltas can reach into them; `revived` finishes.
+
+    `reference` is called with the content of a reference extension; without it a reference is damage.
+    """
+
+    __slots__ = ("objects", "reference")
+
+    def __init__(self, reference: Callable[[bytes], Any] | None = None):
+        self.objects = 0
+        self.reference = reference
+
+    def decode(self, data: bytes) -> Any:
+        try:
+            return unpackb(data, ext_hook=self._hook)
+        except EverstepError:
+            raise
+        except (ValueError, TypeError, KeyError, IndexError, ArithmeticError, AttributeError, RecursionError, MemoryError) as error:
+            if isinstance(error.__cause__, EverstepError):
+                raise error.__cause__ from None
+            raise DamagedFrame(f"the content of a frame is no value: {error}") from error
+
+    def _hook(self, tag: int, data: bytes) -> Any:
+        if tag == OBJECT:
+            self.objects += 1
+            name, version, fields = self.decode(data)
+            return Unknown(name, version, fields)
+        if tag == REFERENCE:
+            if self.reference is None:
+                raise DamagedFrame("a reference stands where none can be")
+            return self.reference(data)
+        decoder = _decoders.get(tag)
+        if decoder is None:
+            raise DamagedFrame(f"value kind {tag} is unknown to this program")
+        return decoder(self, data)
+
+
+def decode(data: bytes) -> Any:
+    """The value of bytes made by `encode`, with the program's types revived."""
+    decoder = Decoder()
+    value = decoder.decode(data)
+    return revived(value) if decoder.objects else value
+
+
+def revived(value: Any) -> Any:
+    """The value with every `Unknown` whose type is registered turned into that type, from the inside out."""
+    cls = type(value)
+    if cls in FROZEN:
+        return value
+    if cls is dict or cls is OrderedDict or cls is Counter:
+        items = [(revived(k), revived(v)) for k, v in dict.items(value)]
+        value.clear()
+        for k, v in items:
+            value[k] = v
+        return value
+    if cls is list:
+        value[:] = [revived(v) for v in value]
+        return value
+    if cls is tuple or cls is set or cls is frozenset:
+        return cls(revived(v) for v in value)
+    if cls is deque:
+        return deque((revived(v) for v in value), value.maxlen)
+    if cls is Unknown:
+        return revive(value.name, value.version, {k: revived(v) for k, v in value.fields.items()})
+    return value
+
+
+def _unzone(tz: Any) -> Any:
+    if tz is None:
+        return None
+    if isinstance(tz, str):
+        try:
+            return ZoneInfo(tz)
+        except (ZoneInfoNotFoundError, ValueError) as error:
+            raise DamagedFrame(f"time zone {tz!r} is not known on this machine", remedy="Install the tzdata package.") from error
+    offset = timedelta(seconds=tz[0], microseconds=tz[1])
+    plain = timezone(offset)
+    if not offset:
+        plain = timezone.utc
+    return plain if plain.tzname(None) == tz[2] else timezone(offset, tz[2])
+
+
+def _undatetime(decoder: Decoder, data: bytes) -> datetime:
+    *parts, fold, tz = unpackb(data)
+    return datetime(*parts, fold=fold, tzinfo=_unzone(tz))
+
+
+def _untime(decoder: Decoder, data: bytes) -> time:
+    *parts, fold, tz = unpackb(data)
+    return time(*parts, fold=fold, tzinfo=_unzone(tz))
+
+
+def _unpath(decoder: Decoder, data: bytes) -> PurePath:
+    name, text = unpackb(data)
+    cls = _PATHS[name]
+    if issubclass(cls, Path) and cls is not type(Path()):  # another system's path: its pure form
+        cls = PureWindowsPath if cls is WindowsPath else PurePosixPath
+    return cls(text)
+
+
+def _unpairs(decoder: Decoder, data: bytes) -> Any:
+    flat = decoder.decode(data)
+    return zip(flat[::2], flat[1::2], strict=True)
+
+
+def _undeque(decoder: Decoder, data: bytes) -> Any:
+    maxlen, items = decoder.decode(data)
+    return deque(items, maxlen)
+
+
+def _uncounter(decoder: Decoder, data: bytes) -> Any:
+    return Counter(dict(_unpairs(decoder, data)))
+
+
+def _unarray(decoder: Decoder, data: bytes) -> Any:
+    descr, shape, order, raw = decoder.decode(data)
+    if (numpy := _numpy()) is None:
+        decoder.objects += 1
+        return Unknown("numpy:ndarray", 1, {"dtype": descr, "shape": shape, "order": order, "bytes": raw})
+    return numpy.frombuffer(raw, numpy.lib.format.descr_to_dtype(descr)).reshape(shape, order=order).copy(order=order)
+
+
+def _unscalar(decoder: Decoder, data: bytes) -> Any:
+    descr, raw = decoder.decode(data)
+    if (numpy := _numpy()) is None:
+        decoder.objects += 1
+        return Unknown("numpy:scalar", 1, {"dtype": descr, "bytes": raw})
+    return numpy.frombuffer(raw, numpy.lib.format.descr_to_dtype(descr))[0]
+
+
+def _numpy() -> Any:
+    try:
+        import numpy
+    except ImportError:
+        return None
+    return numpy
+
+
+def _unset(make: Callable[[Any], Any]) -> Callable[[Decoder, bytes], Any]:
+    return lambda decoder, data: make(decoder.decode(item) for item in unpackb(data))
+
+
+_decoders: dict[int, Callable[[Decoder, bytes], Any]] = {
+    1: lambda decoder, data: tuple(decoder.decode(data)),
+    2: _unset(set),
+    3: _unset(frozenset),
+    4: lambda decoder, data: dict(_unpairs(decoder, data)),
+    5: lambda decoder, data: int.from_bytes(data, signed=True),
+    6: _undatetime,
+    7: lambda decoder, data: date(*unpackb(data)),
+    8: _untime,
+    9: lambda decoder, data: timedelta(*unpackb(data)),
+    10: lambda decoder, data: UUID(bytes=bytes(data)),
+    11: lambda decoder, data: Decimal(bytes(data).decode()),
+    12: lambda decoder, data: Fraction(*decoder.decode(data)),
+    13: lambda decoder, data: complex(*unpackb(data)),
+    14: lambda decoder, data: range(*decoder.decode(data)),
+    15: _unpath,
+    16: lambda decoder, data: bytearray(data),
+    17: lambda decoder, data: OrderedDict(_unpairs(decoder, data)),
+    18: _undeque,
+    19: _uncounter,
+    21: _unarray,
+    22: _unscalar,
+}
+
+
+def explain(value: Any, path: str = "state") -> None:
+    """Raise the error that says where and why a value cannot be stored; return if nothing is wrong with it."""
+    _explain(value, path, 0, 0, frozenset())
+
+
+def _explain(value: Any, path: str, depth: int, nested: int, above: frozenset[int]) -> None:
+    if id(value) in above:
+        raise Unstorable(path, "contains itself", remedy="Break the cycle: keep an id or a key instead of the object.")
+    nested += type(value) not in (list, dict) and type(value) not in _transparent
+    if depth > MAX_DEPTH or nested > MAX_NESTED:
+        raise LimitExceeded(f"{path:.80}… is nested too deeply: the limits are {MAX_DEPTH} levels, {MAX_NESTED} of them tuples, sets or objects")
+    inside = above | {id(value)}
+    for step, child in _children(value, path):
+        _explain(child, step, depth + 1, nested, inside)
+
+
+def _children(value: Any, path: str) -> list[tuple[str, Any]]:
+    """What a value holds, with paths; raises for a value that is itself at fault."""
+    cls = type(value)
+    if cls is str:
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise Unstorable(path, "is text with a lone surrogate", remedy="Clean the text: text.encode('utf-8', 'replace').decode().") from None
+        return []
+    if cls in FROZEN or cls is bytearray:
+        _probe(value, path)
+        return []
+    plain = _transparent[cls](value) if cls in _transparent else value
+    if type(plain) in (dict, OrderedDict, Counter):
+        keys = [(f"{path} (key {k!r:.60})", k) for k in plain if type(k) is not str or not k.isascii()]
+        return keys + [(f"{path}[{k!r:.60}]", v) for k, v in dict.items(plain)]
+    if type(plain) in (list, tuple, deque):
+        return [(f"{path}[{i}]", v) for i, v in enumerate(plain)]
+    if cls in (set, frozenset):
+        return [(f"{path} (member {v!r:.60})", v) for v in value]
+    if cls is Unknown:
+        return [(f"{path}.{k}", v) for k, v in value.fields.items()]
+    kind = kind_of(cls)
+    if kind is not None:
+        fields = kind.take(value)
+        if not isinstance(fields, dict) or not all(type(k) is str for k in fields):
+            raise Unstorable(path, f"is a {cls.__qualname__} whose encode function returned no dict with text keys")
+        return [(f"{path}.{k}", v) for k, v in fields.items()]
+    _probe(value, path)
+    return []
+
+
+def _probe(value: Any, path: str) -> None:
+    try:
+        _pack(value)
+    except (TypeError, ValueError, EverstepError) as error:
+        _refuse(value, path, error)
+
+
+_HINTS: dict[str, str] = {
+    "defaultdict": "Use a plain dict with setdefault; the factory is code and cannot be stored.",
+    "function": "Keep the function's name and look it up when you need it.",
+    "memoryview": "Store bytes(view).",
+}
+
+
+def _refuse(value: Any, path: str, error: Exception) -> NoReturn:
+    name = type(value).__qualname__
+    known = type(value) in FROZEN
+    reason = f"is a {name} that cannot be stored: {error}" if known else f"is a {name}, which cannot be stored"
+    raise Unstorable(path, reason, remedy=_HINTS.get(name)) from None
+
+
+def identical(a: Any, b: Any) -> bool:
+    """Whether two values would be stored as the same bytes: equal, and of the same types throughout."""
+    return encode(a) == encode(b)

@@ -1,0 +1,171 @@
+"""The rows that a store is made of, and the digests that hold them together. No I/O.
+
+    digest(record) = H(digest of the record before, header, H(body))        H = SHA-256
+    check(run row) = H(every field of the row)
+    check(tag)     = H(every field of the tag)
+    manifest       = sum of all run and tag checks, modulo 2**256
+
+The chain proves a run's history even when bodies were pruned; the row's head digest keeps the tail from
+being cut; the manifest makes a vanished run visible. `header` and "every field" are MessagePack arrays
+in the order of the fields below (docs/format.md has them byte by byte).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from hashlib import sha256
+from typing import Any
+
+from ormsgpack import packb
+
+ZERO = bytes(32)
+MODULUS = 1 << 256
+
+
+class Kind(StrEnum):
+    """What a record says."""
+
+    START = "start"
+    CHECKPOINT = "checkpoint"
+    BASE = "base"
+    STATUS = "status"
+
+
+class Status(StrEnum):
+    """Where a run stands."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    WAITING = "waiting"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+@dataclass(slots=True)
+class Record:
+    """One link of a run's chain. `number` is that of the newest checkpoint at or before this record."""
+
+    run: str
+    seq: int
+    kind: str
+    epoch: int
+    at: int
+    number: int
+    note: str | None
+    tags: tuple[str, ...]
+    meta: str | None
+    body: bytes | None
+    body_digest: bytes
+    digest: bytes
+
+
+def chain(before: bytes, run: str, seq: int, kind: str, epoch: int, at: int, number: int, note: str | None, tags: Sequence[str], meta: str | None, body_digest: bytes) -> bytes:
+    """The digest of a record, given that of the record before it. `meta` is the JSON text as stored."""
+    header = packb([run, seq, kind, epoch, at, number, note, list(tags), meta])
+    return sha256(before + header + body_digest).digest()
+
+
+def make_record(before: bytes, run: str, seq: int, kind: str, epoch: int, at: int, number: int, body: bytes, note: str | None = None, tags: tuple[str, ...] = (), meta: str | None = None) -> Record:
+    body_digest = sha256(body).digest()
+    digest = chain(before, run, seq, kind, epoch, at, number, note, tags, meta, body_digest)
+    return Record(run, seq, kind, epoch, at, number, note, tags, meta, body, body_digest, digest)
+
+
+def record_fault(before: bytes, record: Record) -> str | None:
+    """Say what is wrong with a record that was read, or None. A pruned body (None) is no fault."""
+    if record.body is not None and sha256(record.body).digest() != record.body_digest:
+        return "its body does not match its digest"
+    r = record
+    if chain(before, r.run, r.seq, r.kind, r.epoch, r.at, r.number, r.note, r.tags, r.meta, r.body_digest) != r.digest:
+        return "its header does not match its digest"
+    return None
+
+
+@dataclass(slots=True)
+class RunRow:
+    """One run: its place in the family, its head, its lease. `check` is the digest of all the other fields."""
+
+    id: str
+    key: bytes
+    family: bytes
+    workflow: str | None
+    session: str | None
+    tags: tuple[str, ...]
+    note: str | None
+    meta: str | None
+    parent: str | None
+    parent_number: int
+    created_at: int
+    status: str
+    updated_at: int
+    head_seq: int
+    head_digest: bytes
+    checkpoints: int
+    stored: int
+    epoch: int
+    worker: str | None
+    since: int
+    check: bytes = ZERO
+
+    def digest(self) -> bytes:
+        return sha256(
+            packb(
+                [self.id, self.key, self.family, self.workflow, self.session, list(self.tags), self.note, self.meta, self.parent,
+                 self.parent_number, self.created_at, self.status, self.updated_at, self.head_seq, self.head_digest,
+                 self.checkpoints, self.stored, self.epoch, self.worker, self.since]
+            )
+        ).digest()  # fmt: skip
+
+    def sealed(self, **changes: Any) -> RunRow:
+        """A copy with `changes` and a fresh check."""
+        row = replace(self, **changes)
+        row.check = row.digest()
+        return row
+
+
+@dataclass(frozen=True, slots=True)
+class Tag:
+    """A name on a checkpoint of a run. `key` is the run's key, so that a tag cannot move to another run."""
+
+    key: bytes
+    name: str
+    number: int
+    at: int
+    check: bytes
+
+    @classmethod
+    def make(cls, key: bytes, name: str, number: int, at: int) -> Tag:
+        return cls(key, name, number, at, tag_check(key, name, number, at))
+
+    def digest(self) -> bytes:
+        return tag_check(self.key, self.name, self.number, self.at)
+
+
+def tag_check(key: bytes, name: str, number: int, at: int) -> bytes:
+    return sha256(packb([key, name, number, at])).digest()
+
+
+@dataclass(slots=True)
+class Worker:
+    """One open store in one process: who holds leases, and until when (boot clock of `boot`, and wall time as a label)."""
+
+    id: str
+    host: str
+    pid: int
+    boot: str
+    started_at: int
+    expires_boot: int
+    expires_at: int
+
+
+def shift(manifest: bytes, minus: Sequence[bytes], plus: Sequence[bytes]) -> bytes:
+    """The manifest after some checks left it and others came."""
+    total = int.from_bytes(manifest)
+    for check in minus:
+        total -= int.from_bytes(check)
+    for check in plus:
+        total += int.from_bytes(check)
+    return (total % MODULUS).to_bytes(32)

@@ -1,0 +1,68 @@
+"""Keeps the leases of one open store alive: one worker, one thread, one small write every few seconds while any run is open.
+
+The right itself is checked by the backend at each commit (the epoch). This only keeps others from taking over a live owner.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+
+from everstep.backends.base import Backend
+from everstep.clock import clock
+from everstep.errors import EverstepError
+from everstep.ids import new_id
+from everstep.records import RunRow, Worker
+
+TTL_SECONDS = 30.0
+
+
+class Keeper:
+    """The worker of one store, and the thread that renews its leases."""
+
+    def __init__(self, backend: Backend, ttl: float = TTL_SECONDS):
+        self._backend = backend
+        self._ttl_us = int(ttl * 1_000_000)
+        self._lock = threading.Lock()
+        self._held = 0
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self.worker = Worker(f"w-{new_id()}", socket.gethostname(), os.getpid(), clock.boot_id(), clock.now_us(), 0, 0)
+        self.failure: EverstepError | None = None
+
+    def acquire(self, run: str) -> RunRow:
+        with self._lock:
+            self._extend()
+            row = self._backend.acquire(run, self.worker)
+            self._held += 1
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._renew, name="everstep-lease", daemon=True)
+                self._thread.start()
+        return row
+
+    def released(self) -> None:
+        """One run less is open; the thread ends with the store, and sleeps while there is nothing to renew."""
+        with self._lock:
+            self._held -= 1
+
+    def close(self) -> None:
+        self._stop.set()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def _extend(self) -> None:
+        self.worker.expires_boot = clock.boot_us() + self._ttl_us
+        self.worker.expires_at = clock.now_us() + self._ttl_us
+
+    def _renew(self) -> None:
+        while not self._stop.wait(self._ttl_us / 3_000_000):
+            with self._lock:
+                if not self._held:
+                    continue
+                self._extend()
+                try:
+                    self._backend.renew(self.worker)
+                except EverstepError as error:
+                    # Best effort: the next commit meets the same trouble and reports it; without renewal others may take over, which the epoch makes safe.
+                    self.failure = error

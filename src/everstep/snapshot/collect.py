@@ -1,0 +1,396 @@
+"""Gathers what changed in a live state since the last checkpoint into a delta, and takes over what has become its own.
+
+Relies on the bookkeeping of `tracked` and on `shadow` for plain parts. What is read is marked as clean *before* it is read, so
+that a change which comes in between is found again next time instead of being lost. If the delta then isn't stored,
+`forget` makes the next one a full one. No I/O.
+"""
+
+from __future__ import annotations
+
+import sys
+import sysconfig
+from typing import Any
+
+from everstep.codec.values import FROZEN, encode, hook, pack
+from everstep.errors import EverstepError
+from everstep.snapshot.delta import DELETE, SET, SPLICE, Op, Path, texts
+from everstep.snapshot.shadow import Shadow
+from everstep.snapshot.tracked import AGAIN, DELETED, Plain, TrackedDict, TrackedList, Tracker
+from everstep.snapshot.tracked import SET as CHANGED
+
+KEY = "state"  # under which a tracker's root holds the state
+_get_dict, _get_list = dict.__getitem__, list.__getitem__
+
+
+def start(state: Any) -> Tracker:
+    """A tracker for a state that nobody else refers to and that is stored already."""
+    tracker = Tracker()
+    value = _tracked(tracker, state, sure=True) if type(state) in (dict, list) else state
+    dict.__setitem__(tracker.root, KEY, value)
+    if value.__class__ not in FROZEN:
+        tracker.root._take(value, KEY)
+    _remember(tracker.root)
+    return tracker
+
+
+def state_of(tracker: Tracker) -> Any:
+    return tracker.root[KEY]
+
+
+def replace_state(tracker: Tracker, state: Any) -> None:
+    """Let another object be the state; it stays the very object."""
+    tracker.root[KEY] = state
+
+
+def collect(tracker: Tracker) -> list[Op]:
+    """The operations since the last call. They refer to live values: encode them at once with `packed`."""
+    for node in tracker.seen:
+        if node._bypassed():
+            node._catch_up()
+    for owner in list(tracker.owners.values()):
+        if owner._attached():
+            _look(owner)
+        else:
+            del tracker.owners[id(owner)]
+    gathering = _Gathering()
+    gathering.visit(tracker.root, ())
+    for value in gathering.fresh:
+        _remember(value)
+    return gathering.ops
+
+
+def packed(ops: list[Op]) -> bytes:
+    """The bytes of a delta. Raises `Unstorable` with the path of the value in the state."""
+    try:
+        return pack(ops, hook)
+    except (TypeError, ValueError, RecursionError, EverstepError):
+        for op in ops:
+            if op[0] == SPLICE:
+                for i, item in enumerate(op[4]):
+                    encode(item, shown((*op[1], op[2] + i)))
+            elif op[0] == SET:
+                encode(op[2], shown(op[1]))
+        raise
+
+
+def settle(tracker: Tracker) -> None:
+    """After a delta was encoded: adopt the plain parts that are ours alone, and let go of lists that nobody holds."""
+    if not TRUSTED:
+        return
+    for owner in list(tracker.owners.values()):
+        for part in list(owner._plain.values()) if owner._plain else ():
+            _adopt(tracker, owner, part)
+        if not owner._plain:
+            owner._plain = None
+            del tracker.owners[id(owner)]
+    seen = tracker.seen
+    for i in range(len(seen) - 1, -1, -1):
+        if _unheld(tracker, i):
+            seen.pop(i)._seen = False
+
+
+def forget(tracker: Tracker) -> Tracker:
+    """A tracker of the same live state that knows of nothing stored: its next delta sets everything."""
+    fresh = Tracker()
+    fresh.generation = tracker.generation + 1
+    value = state_of(tracker)
+    _move(value, fresh)
+    dict.__setitem__(tracker.root, KEY, None)
+    fresh.root[KEY] = value
+    return fresh
+
+
+def _move(value: Any, tracker: Tracker) -> None:
+    """Hand the tracked containers below a value over to another tracker, as new to it."""
+    if value.__class__ is not TrackedDict and value.__class__ is not TrackedList:
+        return
+    if value._tracker is tracker:
+        return
+    value._tracker = tracker
+    value._parent = value._place = value._more = None
+    value._held = 0
+    value._plain = value._changes = value._kids = value._moved = value._old = value._image = None
+    if value.__class__ is TrackedList:
+        value._saved = 0
+        value._show()
+        value._watch()
+    for place, child in _entries(value):
+        _move(child, tracker)
+        if child.__class__ not in FROZEN:
+            value._take(child, place)
+
+
+def _entries(node: Any) -> list[tuple[Any, Any]]:
+    """Places and children of a container."""
+    if node.__class__ is TrackedDict:
+        return list(dict.items(node))
+    return list(enumerate(list.__iter__(node), node._origin))
+
+
+def _look(owner: Any) -> None:
+    """Compare the plain parts of one container with what was saved of them."""
+    for part in owner._plain.values() if owner._plain else ():
+        if part.shadow is None:
+            continue  # new: it goes into the delta as a whole
+        found: list[Op] = []
+        part.shadow.compare(part.obj, (), found)
+        if found:
+            marked = owner._changes is not None or owner._kids is not None or owner._moved is not None
+            owner._moved = [*(owner._moved or ()), (part, found)]
+            if not marked:
+                owner._rise()
+
+
+class _Gathering:
+    """One collection in progress: the operations, what went in as a whole, and what children in several places gave."""
+
+    __slots__ = ("fresh", "ops", "shared")
+
+    def __init__(self) -> None:
+        self.ops: list[Op] = []
+        self.fresh: list[Any] = []
+        self.shared: dict[int, list[Op]] = {}
+
+    def visit(self, node: Any, path: Path) -> None:
+        changes, kids, moved, old = node._changes, node._kids, node._moved, node._old
+        node._changes = node._kids = node._moved = node._old = None
+        image = node._image
+        new: Any = ()
+        if changes is not None:
+            new = (self._dict if node.__class__ is TrackedDict else self._list)(node, changes, old or {}, path)
+        for kid in {id(kid): kid for kid in kids or ()}.values():
+            for place in _places(node, kid, [place for parent, place in kid._links() if parent is node]):
+                if not _within(place, new):
+                    if image is not None:
+                        image.touch(place)
+                    self._kid(kid, _step(node, path, place))
+        for part, found in moved or ():
+            for place in _places(node, part.obj, part.at):
+                if not _within(place, new):
+                    if image is not None:
+                        image.touch(place)
+                    self.ops.extend(_prefixed(found, _step(node, path, place)))
+
+    def _kid(self, kid: Any, path: Path) -> None:
+        """Visit a child; one that stands in several places is visited once, and its operations go to each place."""
+        if kid._more is None:
+            self.visit(kid, path)
+            return
+        if id(kid) not in self.shared:
+            outer, self.ops = self.ops, []
+            self.visit(kid, ())
+            self.shared[id(kid)], self.ops = self.ops, outer
+        self.ops.extend(_prefixed(self.shared[id(kid)], path))
+
+    def _value(self, node: Any, value: Any, path: Path) -> Any:
+        """A value that goes in as a whole."""
+        if value.__class__ in FROZEN:
+            return value
+        part = node._plain.get(id(value)) if node._plain else None
+        if part is not None:
+            if part.shadow is None:
+                part.shadow = Shadow(value, shown(path))
+            return part.shadow.op_value(value)
+        self.fresh.append(value)
+        return value
+
+    def _dict(self, node: Any, changes: dict[Any, int], old: dict[Any, str], path: Path) -> Any:
+        image = node._image
+        for key, how in changes.items():
+            if how == DELETED or how == AGAIN:
+                self.ops.append([DELETE, [*_step(node, path, key)]])
+                if image is not None:
+                    image.remove(key)
+        for how in (CHANGED, None):  # in place first; then what goes to the end, in its order
+            for key, is_now in changes.items():
+                if is_now == DELETED or (is_now == CHANGED) != (how == CHANGED):
+                    continue
+                value, step = _get_dict(node, key), _step(node, path, key)
+                if image is not None:
+                    image.touch(key) if is_now == CHANGED else image.add(key)
+                if key in old and value.__class__ is str:
+                    texts(old[key], value, step, self.ops)
+                else:
+                    self.ops.append([SET, [*step], self._value(node, value, step)])
+        return changes
+
+    def _list(self, node: Any, pieces: list[list[int]], old: dict[Any, str], path: Path) -> Any:
+        """Turn the table of pieces into splices, from left to right, each in the coordinates that those before it leave."""
+        image = node._image
+        new: list[range] = []
+        at = was = 0
+        waiting = 0  # new items whose splice is not written yet, because a deletion may join it
+        for start, length in [*pieces, [node._saved, 0]]:
+            if start < 0:
+                waiting += length
+                continue
+            deleted = start - was
+            if waiting or deleted:
+                self._splice(node, at, was, deleted, waiting, old, path)
+                if image is not None:
+                    image.splice(at, deleted, waiting)
+                new.append(range(at, at + waiting))
+            at += waiting + length
+            was, waiting = start + length, 0
+        node._saved = len(node)
+        return new
+
+    def _splice(self, node: Any, at: int, was: int, deleted: int, n: int, old: dict[Any, str], path: Path) -> None:
+        items = _get_list(node, slice(at, at + n))
+        if deleted == n == 1 and was in old and items[0].__class__ is str:
+            texts(old[was], items[0], (*path, at), self.ops)
+        elif deleted == n == 1:
+            self.ops.append([SET, [*path, at], self._value(node, items[0], (*path, at))])
+        else:
+            values = [self._value(node, item, (*path, at + k)) for k, item in enumerate(items)]
+            self.ops.append([SPLICE, [*path], at, deleted, values])
+
+
+def shown(path: Path) -> str:
+    return "state" + "".join(f"[{step!r:.60}]" for step in path)
+
+
+def _within(place: Any, new: Any) -> bool:
+    if new.__class__ is list:
+        return any(place in positions for positions in new)
+    return place in new
+
+
+def _prefixed(ops: list[Op], path: Path) -> list[Op]:
+    return [[op[0], [*path, *op[1]], *op[2:]] for op in ops]
+
+
+def _step(node: Any, path: Path, place: Any) -> Path:
+    return () if node is node._tracker.root else (*path, place)
+
+
+def _places(node: Any, child: Any, places: list[Any]) -> list[Any]:
+    if node.__class__ is TrackedDict:
+        return [key for key in places if dict.get(node, key) is child]
+    found: list[int] = node._where(child, places)
+    return found
+
+
+def _remember(node: Any) -> None:
+    """Note that a container and all below it are stored as they are now."""
+    todo, done = [node], set()
+    while todo:
+        node = todo.pop()
+        if id(node) in done or (node.__class__ is not TrackedDict and node.__class__ is not TrackedList):
+            continue
+        done.add(id(node))
+        node._changes = node._kids = node._moved = node._old = None
+        if node.__class__ is TrackedList:
+            node._saved = len(node)
+            if not node._seen:
+                node._show()
+        if node._plain:
+            node._tracker.owners[id(node)] = node
+            for part in node._plain.values():
+                part.shadow = Shadow(part.obj)
+        todo.extend(dict.values(node) if node.__class__ is TrackedDict else list.__iter__(node))
+
+
+def _tracked(tracker: Tracker, obj: Any, sure: bool = False) -> Any:
+    """A tracked copy of a plain dict or list. Children that others hold stay the very objects, as plain parts that are stored.
+
+    `sure`: the caller knows that all of it is ours.
+    """
+    node: Any
+    if type(obj) is dict:
+        node = TrackedDict.bare(tracker)
+        for key in obj:
+            value = _owned(tracker, obj, key, sure)
+            dict.__setitem__(node, key, value)
+            if value.__class__ not in FROZEN:
+                node._take(value, key)
+    else:
+        node = TrackedList.bare(tracker)
+        for i in range(len(obj)):
+            value = _owned(tracker, obj, i, sure)
+            list.append(node, value)
+            if value.__class__ not in FROZEN:
+                node._take(value, i)
+        node._saved = len(node)
+        node._watch()
+    if node._plain:
+        for part in node._plain.values():
+            part.shadow = Shadow(part.obj)
+    return node
+
+
+def _owned(tracker: Tracker, container: Any, key: Any, sure: bool) -> Any:
+    value = container[key]
+    if value.__class__ is dict or value.__class__ is list:
+        del value  # a reference of our own would be counted
+        if sure or _references(container, key) == _ALONE:
+            return _tracked(tracker, container[key], sure)
+        return container[key]
+    _remember(value)  # a tracked one may stand in a plain one, where its changes could not rise
+    return value
+
+
+def _adopt(tracker: Tracker, owner: Any, part: Plain) -> None:
+    """Replace a plain part by a tracked one, unnoticed, if nobody but its container refers to it."""
+    if type(part.obj) not in (dict, list) or part.shadow is None or len(part.at) > 1:
+        return
+    places = _places(owner, part.obj, part.at)
+    if len(places) != 1:
+        return
+    place = places[0]
+    ours = 1  # part.obj
+    if owner.__class__ is TrackedList:
+        ours += (owner._guard is not None) + (owner._first is part.obj) + (owner._last is part.obj)
+    if _references(owner, place) != _ALONE + ours:
+        return
+    node = _tracked(tracker, part.obj)
+    del owner._plain[id(part.obj)]
+    if owner.__class__ is TrackedDict:
+        dict.__setitem__(owner, place, node)
+        owner._take(node, place)
+        return
+    list.__setitem__(owner, place, node)
+    if owner._guard is not None:
+        owner._guard[place] = node
+    if owner._first is part.obj:
+        owner._first = node
+    if owner._last is part.obj:
+        owner._last = node
+    owner._take(node, place + owner._origin)
+
+
+def _references(container: Any, key: Any) -> int:
+    """How many references there are to what stands in a container, the container's own and the call's included."""
+    if container.__class__ is TrackedDict or container.__class__ is dict:
+        return sys.getrefcount(_get_dict(container, key))
+    return sys.getrefcount(_get_list(container, key))
+
+
+def _unheld(tracker: Tracker, i: int) -> bool:
+    """Whether only the state itself still refers to a list that was seen, so that nobody can write into it."""
+    links = 0
+    node = tracker.seen[i]
+    for parent, _ in node._links():
+        links += 1
+        if parent.__class__ is TrackedList:
+            links += (parent._guard is not None) + (parent._first is node) + (parent._last is node)
+    expected = _ALONE + links + node._held + (id(node) in tracker.owners)
+    del node
+    return _references(tracker.seen, i) <= expected
+
+
+def _measure() -> tuple[int, bool]:
+    """What `_references` says of an object that only its container holds, and whether it counts further ones rightly."""
+    container: list[Any] = [{}, []]
+    alone = _references(container, 0)
+    extra = container[0]
+    right = _references(container, 0) == alone + 1
+    del extra
+    node = TrackedDict.bare(Tracker())
+    dict.__setitem__(node, "x", [])
+    right = right and _references(container, 0) == _references(container, 1) == _references(node, "x") == alone
+    gil = not sysconfig.get_config_var("Py_GIL_DISABLED")
+    return alone, right and gil and sys.implementation.name == "cpython"
+
+
+_ALONE, TRUSTED = _measure()

@@ -1,0 +1,244 @@
+"""Deltas: what changed between two snapshots, as operations by path. No I/O.
+
+    [0, path, value]                        set    (the empty path is the whole state)
+    [1, path]                               delete a key
+    [2, path, start, deleted, [items]]      splice a list
+    [3, path, start, deleted, text]         splice a text, counted in characters
+
+A path is an array of keys, positions and field names. Operations apply in order, each to the result of those before it.
+A new key goes to the end of its dict, as in Python. `apply` works on anything that behaves like dict and list, so the lazy
+containers of `view` take deltas as well. `difference` computes a delta from two decoded values.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from everstep.codec.kinds import Unknown
+from everstep.codec.values import encode
+from everstep.errors import Damaged
+
+SET, DELETE, SPLICE, TEXT = range(4)
+Path = tuple[Any, ...]
+Op = list[Any]
+_LONG = 128
+_plain_equal = frozenset({type(None), bool, int, str, bytes})
+
+
+def apply(root: Any, ops: Iterable[Op]) -> Any:
+    """The value after the operations; containers are changed in place. An impossible operation is damage."""
+    try:
+        for op in ops:
+            root = _apply(root, op)
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+        raise Damaged(f"a delta does not fit the snapshot below it: {error!r}") from error
+    return root
+
+
+def _apply(root: Any, op: Op) -> Any:
+    code, path = op[0], op[1]
+    if not path:
+        if code == SET:
+            return op[2]
+        if code == TEXT:
+            return _spliced(root, op)
+    if code == SPLICE:
+        target = inside(root, path)
+        target[op[2] : op[2] + op[3]] = op[4]
+        return root
+    holder = fields_of(inside(root, path[:-1]))
+    if code == SET:
+        holder[path[-1]] = op[2]
+    elif code == DELETE:
+        del holder[path[-1]]
+    elif code == TEXT:
+        holder[path[-1]] = _spliced(holder[path[-1]], op)
+    else:
+        raise ValueError(f"operation {code}")
+    return root
+
+
+def _spliced(text: str, op: Op) -> str:
+    return text[: op[2]] + op[4] + text[op[2] + op[3] :]
+
+
+def inside(root: Any, path: Sequence[Any]) -> Any:
+    """The value at a path."""
+    for step in path:
+        root = fields_of(root)[step]
+    return root
+
+
+def fields_of(value: Any) -> Any:
+    return value.fields if value.__class__ is Unknown else value
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether two decoded values are the same: equal and of the same types throughout."""
+    if a is b:
+        return True
+    if a.__class__ is not b.__class__:
+        return False
+    if a.__class__ in _plain_equal:
+        return bool(a == b)
+    return encode(a) == encode(b)
+
+
+def difference(old: Any, new: Any, path: Path, ops: list[Op]) -> None:
+    """Add the operations that turn one decoded value into another."""
+    if old is new:
+        return
+    cls = old.__class__
+    if cls is new.__class__:
+        if cls is dict:
+            return _dicts(old, new, path, ops)
+        if cls is list:
+            return _lists(old, new, path, ops)
+        if cls is str and len(old) > _LONG:
+            return texts(old, new, path, ops)
+        if cls is Unknown and (old.name, old.version) == (new.name, new.version):
+            return _objects(old, new, path, ops)
+        if same(old, new):
+            return None
+    ops.append([SET, list(path), new])
+    return None
+
+
+def _objects(old: Unknown, new: Unknown, path: Path, ops: list[Op]) -> None:
+    if set(old.fields) != set(new.fields):
+        ops.append([SET, list(path), new])
+        return
+    for name, value in old.fields.items():
+        difference(value, new.fields[name], (*path, name), ops)
+
+
+def _dicts(old: dict[Any, Any], new: dict[Any, Any], path: Path, ops: list[Op]) -> None:
+    kept = [k for k in old if k in new]
+    order = kept + [k for k in new if k not in old]
+    retyped = any(a.__class__ is not b.__class__ for a, b in zip(order, new, strict=True))  # 1 and True are one key
+    if retyped or any(a != b for a, b in zip(order, new, strict=True)):  # the order of keys changed, and order is kept
+        ops.append([SET, list(path), new])
+        return
+    for k in old:
+        if k not in new:
+            ops.append([DELETE, [*path, k]])
+    for k in kept:
+        difference(old[k], new[k], (*path, k), ops)
+    for k in order[len(kept) :]:
+        ops.append([SET, [*path, k], new[k]])
+
+
+def texts(old: str, new: str, path: Path, ops: list[Op]) -> None:
+    """Set a text, or splice it where that is shorter."""
+    if old == new:
+        return
+    head = _common(old, new)
+    tail = _common_end(old, new, min(len(old), len(new)) - head)
+    insert = new[head : len(new) - tail]
+    if len(insert) + 16 < len(new):
+        ops.append([TEXT, list(path), head, len(old) - head - tail, insert])
+    else:
+        ops.append([SET, list(path), new])
+
+
+def _common(a: str, b: str) -> int:
+    """The length of the common beginning; whole blocks are compared at once, the last one by halving."""
+    limit = min(len(a), len(b))
+    low = 0
+    while low < limit and a[low : low + 4096] == b[low : low + 4096]:
+        low += 4096
+    high = min(low + 4096, limit)
+    low = min(low, limit)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if a[low:middle] == b[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _common_end(a: str, b: str, limit: int) -> int:
+    low = 0
+    while low < limit and (n := min(4096, limit - low)) and a[len(a) - low - n : len(a) - low] == b[len(b) - low - n : len(b) - low]:
+        low += n
+    high = min(low + 4096, limit)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if a[len(a) - middle : len(a) - low] == b[len(b) - middle : len(b) - low]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _lists(old: list[Any], new: list[Any], path: Path, ops: list[Op]) -> None:
+    a = [encode(v) for v in old]
+    b = [encode(v) for v in new]
+    shift = 0  # how much further right than in `old` things stand by now
+    i = j = 0
+    for x, y in [*_anchors(a, b), (len(a), len(b))]:
+        shift = _gap(old[i:x], new[j:y], i + shift, path, ops) + shift
+        i, j = x + 1, y + 1
+
+
+def _gap(old: list[Any], new: list[Any], at: int, path: Path, ops: list[Op]) -> int:
+    """Turn the items between two anchors into the new ones; return by how much the rest moves."""
+    if len(old) == len(new):
+        for k, (x, y) in enumerate(zip(old, new, strict=True)):
+            difference(x, y, (*path, at + k), ops)
+        return 0
+    if old or new:
+        ops.append([SPLICE, list(path), at, len(old), new])
+    return len(new) - len(old)
+
+
+def _anchors(a: list[bytes], b: list[bytes]) -> list[tuple[int, int]]:
+    """Pairs of positions whose items are the same, rising on both sides: the ends, and between them what is unique."""
+    limit = min(len(a), len(b))
+    head = 0
+    while head < limit and a[head] == b[head]:
+        head += 1
+    tail = 0
+    while tail < limit - head and a[-1 - tail] == b[-1 - tail]:
+        tail += 1
+    out = [(k, k) for k in range(head)]
+    out += _unique(a, b, head, tail)
+    out += [(len(a) - k, len(b) - k) for k in range(tail, 0, -1)]
+    return out
+
+
+def _unique(a: list[bytes], b: list[bytes], head: int, tail: int) -> list[tuple[int, int]]:
+    """Anchors in the middle: items that occur once on each side, as the longest series that rises on both (patience)."""
+    where = _once(a, head, len(a) - tail)
+    other = _once(b, head, len(b) - tail)
+    pairs = [(where[item], j) for item, j in other.items() if item in where]  # rising in j
+    ends: list[int] = []  # of the best series of each length: the index into pairs where it ends
+    tops: list[int] = []
+    before = [-1] * len(pairs)
+    for k, (i, _) in enumerate(pairs):
+        place = bisect_left(tops, i)
+        before[k] = ends[place - 1] if place else -1
+        ends[place : place + 1] = [k]
+        tops[place : place + 1] = [i]
+    out: list[tuple[int, int]] = []
+    k = ends[-1] if ends else -1
+    while k >= 0:
+        out.append(pairs[k])
+        k = before[k]
+    return out[::-1]
+
+
+def _once(items: list[bytes], start: int, stop: int) -> dict[bytes, int]:
+    found: dict[bytes, int] = {}
+    twice: set[bytes] = set()
+    for k in range(start, stop):
+        item = items[k]
+        if item in found:
+            twice.add(item)
+        found[item] = k
+    for item in twice:
+        del found[item]
+    return found

@@ -1,0 +1,99 @@
+"""Changes as a person reads them: by path, with what was there before and after. No I/O.
+
+A list of changes applies in order, each to the result of those before it, so positions in lists are those at that moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from everstep.codec.values import Decoder, encode
+from everstep.snapshot.delta import DELETE, SET, SPLICE, Op, Path, apply, difference, fields_of, inside
+
+MISSING = None
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One difference. `kind` is added, removed or changed; `before` of an added and `after` of a removed value are None."""
+
+    path: Path
+    kind: Literal["added", "removed", "changed"]
+    before: Any
+    after: Any
+
+    def __str__(self) -> str:
+        where = "".join(f"[{step!r}]" for step in self.path) or "state"
+        if self.kind == "added":
+            return f"+ {where} = {self.after!r:.200}"
+        if self.kind == "removed":
+            return f"- {where} = {self.before!r:.200}"
+        return f"~ {where}: {self.before!r:.200} -> {self.after!r:.200}"
+
+
+def between(old: Any, new: Any) -> list[Change]:
+    """The changes from one decoded value to another."""
+    ops: list[Op] = []
+    difference(old, new, (), ops)
+    return changes(_copy(old), ops)
+
+
+def changes(old: Any, ops: Iterable[Op]) -> list[Change]:
+    """The changes that a delta makes to a decoded value, which is changed by it."""
+    out: list[Change] = []
+    for op in ops:
+        out.extend(_changes(old, op))
+        old = apply(old, [_detached(op)])
+    return out
+
+
+def _detached(op: Op) -> Op:
+    """An operation with a value of its own: what later ones change in the result must not reach into changes noted before."""
+    if op[0] == SET:
+        return [*op[:2], _copy(op[2])]
+    return [*op[:4], _copy(op[4])] if op[0] == SPLICE else op
+
+
+def _changes(old: Any, op: Op) -> list[Change]:
+    code, path = op[0], tuple(op[1])
+    if code == SPLICE:
+        return _spliced(inside(old, path), path, op[2], op[3], op[4])
+    if not path:
+        return [Change((), "changed", _copy(old), apply(_copy(old), [op]))]
+    holder = fields_of(inside(old, path[:-1]))
+    exists = path[-1] in holder if isinstance(holder, dict) else True
+    before = _copy(holder[path[-1]]) if exists else MISSING
+    if code == DELETE:
+        return [Change(path, "removed", before, MISSING)]
+    after = op[2] if code == SET else before[: op[2]] + op[4] + before[op[2] + op[3] :]
+    return [Change(path, "changed" if exists else "added", before, after)]
+
+
+def _spliced(items: list[Any], path: Path, at: int, deleted: int, new: list[Any]) -> list[Change]:
+    both = min(deleted, len(new))
+    out = [Change((*path, at + k), "changed", _copy(items[at + k]), new[k]) for k in range(both)]
+    out += [Change((*path, at + both), "removed", _copy(items[at + k]), MISSING) for k in range(both, deleted)]
+    out += [Change((*path, at + k), "added", MISSING, new[k]) for k in range(both, len(new))]
+    return out
+
+
+def patch(value: Any, found: Iterable[Change]) -> Any:
+    """The value after the changes. Plain containers are changed in place."""
+    for change in found:
+        if not change.path:
+            value = change.after
+            continue
+        holder, last = fields_of(inside(value, change.path[:-1])), change.path[-1]
+        if change.kind == "removed":
+            del holder[last]
+        elif change.kind == "added" and isinstance(holder, list):
+            holder.insert(last, change.after)
+        else:
+            holder[last] = change.after
+    return value
+
+
+def _copy(value: Any) -> Any:
+    return Decoder().decode(encode(value))

@@ -1,0 +1,636 @@
+"""Live containers: a real dict and a real list that note their own changes.
+
+What the program sees through its own references is what gets saved. So a plain object put into a tracked container
+stays the very object that it was (a *plain part*, compared by its bytes at each checkpoint) until nobody else refers to it;
+then `collect` replaces it by a tracked one. Each container knows its parents, so that a change rises to the root once
+for each checkpoint, and what has changed since the last one: a dict by key, a list as a table of pieces kept or new.
+
+C code such as heapq writes into a list subclass without calling its methods. It needs the list in its hands to do so;
+therefore every way to get a list out of a container marks it as `seen`, and `collect` compares seen lists with what their
+methods know. Reading a plain value from a tracked dict costs one Python call; nothing else is slower than it must be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, ItemsView, Iterable, Iterator, ValuesView
+from operator import is_
+from typing import Any, SupportsIndex
+
+from everstep.codec.values import FROZEN, transparent
+
+SET, NEW, DELETED, AGAIN = range(4)  # of a key since the last checkpoint: changed in place, added, removed, removed and added again
+LONG_TEXT = 512
+MAX_PIECES = 512
+_missing = object()
+_dict_get, _dict_set, _dict_del, _dict_pop = dict.__getitem__, dict.__setitem__, dict.__delitem__, dict.pop
+_list_get, _list_set, _list_append = list.__getitem__, list.__setitem__, list.append
+
+
+class Plain:
+    """A plain part: an object that is compared by its bytes. `at` holds a key or position for each place in its container."""
+
+    __slots__ = ("at", "obj", "shadow")
+
+    def __init__(self, obj: Any, at: Any):
+        self.obj = obj
+        self.at = [at]
+        self.shadow: Any = None
+
+
+class Tracker:
+    """What all containers of one state share: which of them hold plain parts, and which lists were seen."""
+
+    __slots__ = ("generation", "owners", "root", "seen")
+
+    def __init__(self) -> None:
+        self.owners: dict[int, Node] = {}
+        self.seen: list[TrackedList] = []
+        self.generation = 0
+        self.root = TrackedDict.bare(self)
+
+
+class Node:
+    """The bookkeeping that dict and list share; mixed into both, so it has no slots of its own."""
+
+    __slots__ = ()
+    _tracker: Tracker
+    _parent: Any  # the first parent and the place in it; further ones in _more
+    _place: Any
+    _more: list[tuple[Any, Any]] | None
+    _held: int  # how many links of children point here
+    _changes: Any  # None while unchanged
+    _kids: list[Any] | None  # tracked children with changes
+    _plain: dict[int, Plain] | None
+    _moved: list[tuple[Plain, Any]] | None  # plain parts that were found changed
+    _old: dict[Any, str] | None  # long text that was replaced in place
+    _image: Any  # how the last base cut this container into segments
+
+    def _start(self, tracker: Tracker) -> None:
+        self._tracker = tracker
+        self._parent = self._place = self._more = None
+        self._held = 0
+        self._changes = self._kids = self._plain = self._moved = self._old = self._image = None
+
+    def _rise(self) -> None:
+        """Tell the parents, once, that something below has changed."""
+        links = self._links()
+        for parent, _ in links:
+            if parent._kids is None:
+                marked = parent._changes is not None
+                parent._kids = [self]
+                if not marked:
+                    parent._rise()
+            else:
+                parent._kids.append(self)
+
+    def _links(self) -> list[tuple[Any, Any]]:
+        if self._parent is None:
+            return []
+        first = [(self._parent, self._place)]
+        return first + self._more if self._more else first
+
+    def _attached(self) -> bool:
+        """Whether the root can still reach this container."""
+        node: Any = self
+        for _ in range(1000):  # a cycle is refused when it is saved; here it must only not hang
+            if node is node._tracker.root:
+                return True
+            if node._more:
+                return any(parent._attached() for parent, _ in node._links() if parent is not self)
+            if node._parent is None:
+                return False
+            node = node._parent
+        return True
+
+    def _take(self, value: Any, place: Any) -> None:
+        """Note a value that is no plain scalar and now stands here."""
+        cls = value.__class__
+        if (cls is TrackedDict or cls is TrackedList) and value._tracker is self._tracker:
+            self._held += 1
+            if value._parent is None:
+                value._parent, value._place = self, place
+            elif value._more is None:
+                value._more = [(self, place)]
+            else:
+                value._more.append((self, place))
+            return
+        parts = self._plain
+        if parts is None:
+            parts = self._plain = {}
+        if id(value) in parts:
+            parts[id(value)].at.append(place)
+        else:
+            parts[id(value)] = Plain(value, place)
+        self._tracker.owners[id(self)] = self
+
+    def _drop(self, value: Any, place: Any) -> None:
+        """Forget one place of a value that no longer stands there."""
+        cls = value.__class__
+        if (cls is TrackedDict or cls is TrackedList) and value._tracker is self._tracker:
+            self._unlink(value, place)
+        elif self._plain is not None and (part := self._plain.get(id(value))) is not None:
+            part.at.remove(place) if place in part.at else part.at.pop()
+            if not part.at:
+                del self._plain[id(value)]
+
+    def _unlink(self, child: Any, place: Any) -> None:
+        links = child._links()
+        mine = [i for i, (parent, _) in enumerate(links) if parent is self]
+        if not mine:
+            return
+        exact = [i for i in mine if links[i][1] == place]
+        del links[(exact or mine)[0]]
+        self._held -= 1
+        child._parent, child._place = links[0] if links else (None, None)
+        child._more = links[1:] or None
+
+
+class _Values(ValuesView[Any]):
+    """Hands out values through the container, so that lists are seen."""
+
+
+class _Items(ItemsView[Any, Any]):
+    """Hands out items through the container, so that lists are seen."""
+
+
+class TrackedDict(Node, dict[Any, Any]):
+    """A dict that notes its changes by key."""
+
+    __slots__ = ("_changes", "_held", "_image", "_kids", "_more", "_moved", "_old", "_parent", "_place", "_plain", "_tracker")
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        return dict(*args, **kwargs)  # libraries rebuild containers by calling their type; what they get is plain
+
+    @classmethod
+    def bare(cls, tracker: Tracker) -> TrackedDict:
+        self = dict.__new__(cls)
+        self._start(tracker)
+        return self
+
+    def _note(self, key: Any, exists: bool, stays: bool) -> None:
+        """Record that a key was set (`stays`) or removed, given whether it existed before."""
+        changes = self._changes
+        if changes is None:
+            changes = self._changes = {}
+            if self._kids is None:
+                self._rise()
+        was = changes.get(key)
+        if stays:
+            if was is None:
+                changes[key] = SET if exists else NEW
+            elif was == DELETED:
+                del changes[key]
+                changes[key] = AGAIN
+        elif was == NEW:
+            del changes[key]
+        else:
+            changes.pop(key, None)
+            changes[key] = DELETED
+
+    def __getitem__(self, key: Any) -> Any:
+        value = _dict_get(self, key)
+        if value.__class__ is TrackedList and not value._seen:
+            value._show()
+        return value
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        old = dict.get(self, key, _missing)
+        if old is value:
+            return  # also what state["x"] += [...] ends in
+        exists = old is not _missing
+        changes = self._changes
+        first = changes is None or key not in changes
+        if first or changes[key] == DELETED:
+            self._note(key, exists, True)
+        if exists:
+            cls = old.__class__
+            if cls is str:
+                if first and value.__class__ is str and len(old) > LONG_TEXT:  # what the last checkpoint holds
+                    self._old = self._old or {}
+                    self._old[key] = old
+            elif cls not in FROZEN:
+                self._drop(old, key)
+        _dict_set(self, key, value)
+        if value.__class__ not in FROZEN:
+            self._take(value, key)
+
+    def __delitem__(self, key: Any) -> None:
+        old = _dict_get(self, key)
+        _dict_del(self, key)
+        self._gone(key, old)
+
+    def _gone(self, key: Any, old: Any) -> None:
+        self._note(key, True, False)
+        if old.__class__ not in FROZEN:
+            self._drop(old, key)
+        if self._old is not None:
+            self._old.pop(key, None)
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        return self[key] if key in self else default
+
+    def pop(self, key: Any, *default: Any) -> Any:
+        if key not in self:
+            return _dict_pop(self, key, *default)
+        value = self[key]
+        del self[key]
+        return value
+
+    def popitem(self) -> tuple[Any, Any]:
+        key, value = dict.popitem(self)
+        self._gone(key, value)
+        return key, value
+
+    def clear(self) -> None:
+        for key in list(self):
+            del self[key]
+
+    def update(self, *args: Any, **kwargs: Any) -> None:
+        if len(args) > 1:
+            raise TypeError(f"update expected at most 1 argument, got {len(args)}")
+        for source in (*args, kwargs):
+            pairs: Iterable[Any] = ((k, source[k]) for k in source.keys()) if hasattr(source, "keys") else source
+            for key, value in list(pairs):
+                self[key] = value
+
+    def setdefault(self, key: Any, default: Any = None) -> Any:
+        if key not in self:
+            self[key] = default
+        return self[key]
+
+    def __ior__(self, other: Any) -> TrackedDict:  # type: ignore[override,misc]
+        self.update(other)
+        return self
+
+    def __or__(self, other: Any) -> Any:
+        if not isinstance(other, dict):
+            return NotImplemented
+        return {**self, **other}
+
+    def __ror__(self, other: Any) -> Any:
+        if not isinstance(other, dict):
+            return NotImplemented
+        return {**other, **self}
+
+    def __iter__(self) -> Iterator[Any]:
+        return dict.__iter__(self)  # overridden so that dict(state) and {**state} go through __getitem__
+
+    def values(self) -> Any:
+        return _Values(self)
+
+    def items(self) -> Any:
+        return _Items(self)
+
+    def copy(self) -> dict[Any, Any]:
+        return {**self}
+
+    __copy__ = copy
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> dict[Any, Any]:
+        from copy import deepcopy
+
+        out = memo[id(self)] = {}
+        for key, value in dict.items(self):
+            out[deepcopy(key, memo)] = deepcopy(value, memo)
+        return out
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
+        return dict, (self.copy(),)
+
+
+class TrackedList(Node, list[Any]):
+    """A list that notes its changes as pieces [old start, length], with old start -1 for what is new."""
+
+    __slots__ = (
+        "_changes", "_first", "_guard", "_held", "_image", "_kids", "_last", "_length", "_more", "_moved", "_old", "_origin", "_parent", "_place", "_plain", "_saved", "_seen", "_tracker",
+    )  # fmt: skip
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        return list(*args, **kwargs)  # libraries rebuild containers by calling their type; what they get is plain
+
+    @classmethod
+    def bare(cls, tracker: Tracker) -> TrackedList:
+        self = list.__new__(cls)
+        self._start(tracker)
+        self._origin = 0  # added to a position, it gives the place by which children remember it: pop(0) moves it, not them
+        self._seen = False
+        self._guard: list[Any] | None = None
+        self._length = self._saved = 0  # as the methods know it; as it was at the last checkpoint
+        self._first = self._last = None
+        return self
+
+    def _show(self) -> None:
+        self._seen = True
+        self._tracker.seen.append(self)
+
+    def _watch(self) -> None:
+        """Remember what the methods know, to compare with what is found: all of it where C code can sort it, else the ends.
+
+        A dict cannot be ordered, so heapq on a list of dicts fails before it has moved anything but an end.
+        """
+        self._length = len(self)
+        self._first = _list_get(self, 0) if self else None
+        self._last = _list_get(self, -1) if self else None
+        if self._guard is not None or not all(v.__class__ is TrackedDict or v.__class__ is dict for v in list.__iter__(self)):
+            self._guard = list.copy(self)
+
+    def _known(self) -> int:
+        """How long the list is as its methods know it."""
+        return self._length if self._guard is None else len(self._guard)
+
+    def _bypassed(self) -> bool:
+        """Whether something wrote here without calling a method."""
+        if self._guard is not None:
+            return len(self) != len(self._guard) or not all(map(is_, list.__iter__(self), self._guard))
+        if len(self) != self._length:
+            return True
+        return bool(self) and (_list_get(self, 0) is not self._first or _list_get(self, -1) is not self._last)
+
+    def _catch_up(self) -> None:
+        """Take over what was written behind the methods' back: what is known to have moved as changes, else all of it as new."""
+        now, known = list.copy(self), self._guard
+        self._note(0, 0, 0)
+        if known is not None and len(known) == len(now) and not self._plain:
+            for i in [i for i, same in enumerate(map(is_, now, known)) if not same]:
+                self._note(i, i + 1, 1)
+        else:
+            self._changes = [[-1, len(now)]] if now else []
+        self._old = self._plain = None
+        for child in known or now:
+            if child.__class__ is TrackedDict or child.__class__ is TrackedList:
+                while any(parent is self for parent, _ in child._links()):
+                    self._unlink(child, None)
+        self._held = 0
+        for i, value in enumerate(now):
+            if value.__class__ not in FROZEN:
+                self._take(value, i + self._origin)
+        self._watch()
+
+    def _note(self, i: int, j: int, n: int) -> None:
+        """Record that positions i to j gave way to n new ones; called before the list itself changes."""
+        pieces = self._changes
+        if pieces is None:
+            size = self._known()
+            pieces = self._changes = [[0, size]] if size else []
+            if self._kids is None:
+                self._rise()
+        if i == j and n == 0:
+            return
+        out: list[list[int]] = []
+        at = 0
+        placed = False
+        for start, length in pieces:
+            end = at + length
+            if (before := min(end, i) - at) > 0:
+                out.append([start, before])
+            if not placed and end >= i and at <= i:
+                placed = True
+                if n:
+                    out.append([-1, n])
+            if (after := end - max(at, j)) > 0 and end > j:
+                out.append([start if start < 0 else start + length - after, after])
+            at = end
+        if not placed and n:
+            out.append([-1, n])
+        self._changes = _joined(out)
+
+    def _replace(self, i: int, j: int, items: list[Any]) -> None:
+        """Let positions i to j give way to items: the one way in which all methods but append change the list."""
+        if self._guard is None and self._bypassed():
+            self._catch_up()
+        n, size = len(items), len(self)
+        if j - i == 1 == n:
+            self._keep_text(i, items[0])
+        self._note(i, j, n)
+        origin = self._origin
+        for k in range(i, j):
+            old = _list_get(self, k)
+            if old.__class__ not in FROZEN:
+                self._drop(old, k + origin)
+        _list_set(self, slice(i, j), items)
+        if i < size - j:  # the longer part is behind the change: keep its places right
+            self._origin = origin = origin - (n - (j - i))
+        for k, value in enumerate(items, i + origin):
+            if value.__class__ not in FROZEN:
+                self._take(value, k)
+        self._length = len(self)
+        self._first = _list_get(self, 0) if self._length else None
+        self._last = _list_get(self, -1) if self._length else None
+        if self._guard is not None:  # what was changed behind our back stays different from it, and is found later
+            self._guard[i:j] = items
+        elif not all(v.__class__ is TrackedDict or v.__class__ is dict for v in items):
+            self._guard = list.copy(self)
+
+    def _keep_text(self, i: int, value: Any) -> None:
+        old = _list_get(self, i)
+        if old.__class__ is not str or value.__class__ is not str or len(old) <= LONG_TEXT:
+            return
+        at = 0
+        for start, length in self._changes if self._changes is not None else [[0, self._known()]]:
+            if i < at + length:
+                if start >= 0:
+                    self._old = self._old or {}
+                    self._old[start + i - at] = old
+                return
+            at += length
+
+    def append(self, value: Any) -> None:
+        guard = self._guard
+        size = len(self)
+        if guard is None:
+            if size != self._length or (size and _list_get(self, -1) is not self._last):
+                self._catch_up()
+                guard = self._guard
+        pieces = self._changes
+        if pieces is None:
+            size = self._known()
+            self._changes = [[0, size], [-1, 1]] if size else [[-1, 1]]
+            if self._kids is None:
+                self._rise()
+        elif pieces and pieces[-1][0] < 0:
+            pieces[-1][1] += 1
+        else:
+            pieces.append([-1, 1])
+        cls = value.__class__
+        if guard is not None:
+            _list_append(guard, value)
+        elif cls is not dict and cls is not TrackedDict:
+            self._guard = [*list.__iter__(self), value]
+        _list_append(self, value)
+        self._length += 1
+        if self._length == 1:
+            self._first = value
+        self._last = value
+        if cls not in FROZEN:
+            self._take(value, len(self) - 1 + self._origin)
+
+    def __getitem__(self, index: Any) -> Any:
+        value = _list_get(self, index)
+        if value.__class__ is TrackedList:
+            if not value._seen:
+                value._show()
+        elif index.__class__ is slice:
+            for item in value:
+                if item.__class__ is TrackedList and not item._seen:
+                    item._show()
+        return value
+
+    def __iter__(self) -> Iterator[Any]:
+        i = 0
+        while i < len(self):
+            value = _list_get(self, i)
+            if value.__class__ is TrackedList and not value._seen:
+                value._show()
+            yield value
+            i += 1
+
+    def __reversed__(self) -> Iterator[Any]:
+        i = len(self) - 1
+        while i >= 0:
+            if i < len(self):
+                yield self[i]
+            i -= 1
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        if index.__class__ is not slice:
+            i = _position(index, len(self), "list assignment index out of range")
+            if _list_get(self, i) is not value:
+                self._replace(i, i + 1, [value])
+            return
+        start, stop, step = index.indices(len(self))
+        items = list(value)
+        if step == 1:
+            self._replace(start, max(start, stop), items)
+            return
+        places = range(start, stop, step)
+        if len(places) != len(items):
+            raise ValueError(f"attempt to assign sequence of size {len(items)} to extended slice of size {len(places)}")
+        for i, item in zip(places, items, strict=True):
+            self._replace(i, i + 1, [item])
+
+    def __delitem__(self, index: Any) -> None:
+        if index.__class__ is not slice:
+            i = _position(index, len(self), "list assignment index out of range")
+            self._replace(i, i + 1, [])
+            return
+        start, stop, step = index.indices(len(self))
+        if step == 1:
+            self._replace(start, max(start, stop), [])
+            return
+        for i in sorted(range(start, stop, step), reverse=True):
+            self._replace(i, i + 1, [])
+
+    def extend(self, items: Iterable[Any]) -> None:
+        new = list(items)
+        if len(new) == 1:
+            self.append(new[0])
+        elif new:
+            self._replace(len(self), len(self), new)
+
+    def __iadd__(self, items: Iterable[Any]) -> TrackedList:  # type: ignore[override,misc]
+        self.extend(items)
+        return self
+
+    def __imul__(self, n: SupportsIndex) -> TrackedList:  # type: ignore[override,misc]
+        self._replace(0, len(self), list.copy(self) * n)
+        return self
+
+    def insert(self, index: SupportsIndex, value: Any) -> None:
+        size = len(self)
+        i = index.__index__()
+        i = max(0, i + size) if i < 0 else min(i, size)
+        self._replace(i, i, [value])
+
+    def pop(self, index: SupportsIndex = -1) -> Any:
+        if not self:
+            raise IndexError("pop from empty list")
+        i = _position(index, len(self), "pop index out of range")
+        value = self[i]
+        self._replace(i, i + 1, [])
+        return value
+
+    def remove(self, value: Any) -> None:
+        i = self.index(value)
+        self._replace(i, i + 1, [])
+
+    def clear(self) -> None:
+        self._replace(0, len(self), [])
+
+    def reverse(self) -> None:
+        self._replace(0, len(self), list.copy(self)[::-1])
+
+    def sort(self, *, key: Callable[[Any], Any] | None = None, reverse: bool = False) -> None:
+        self._replace(0, len(self), sorted(list.copy(self), key=key, reverse=reverse))
+
+    def copy(self) -> list[Any]:
+        return list(self)
+
+    __copy__ = copy
+
+    def __add__(self, other: Any) -> Any:
+        return list(self) + list(other) if isinstance(other, list) else NotImplemented
+
+    def __mul__(self, n: Any) -> Any:
+        return list(self) * n
+
+    __rmul__ = __mul__
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> list[Any]:
+        from copy import deepcopy
+
+        out: list[Any] = []
+        memo[id(self)] = out
+        out.extend(deepcopy(value, memo) for value in list.__iter__(self))
+        return out
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
+        return list, (self.copy(),)
+
+    def _where(self, child: Any, places: list[int]) -> list[int]:
+        """The positions at which a child stands, sought first where it was put."""
+        size = len(self)
+        if len(places) == 1:
+            i = places[0] - self._origin
+            for distance in range(size + 1):
+                low, high = i - distance, i + distance
+                if 0 <= low < size and _list_get(self, low) is child:
+                    return [low]
+                if 0 <= high < size and _list_get(self, high) is child:
+                    return [high]
+                if low < 0 and high >= size:
+                    return []
+        return [i for i, value in enumerate(list.__iter__(self)) if value is child]
+
+
+def _position(index: SupportsIndex, size: int, message: str) -> int:
+    i = index.__index__()
+    if i < 0:
+        i += size
+    if not 0 <= i < size:
+        raise IndexError(message)
+    return i
+
+
+def _joined(pieces: list[list[int]]) -> list[list[int]]:
+    """The same table with neighbours joined; beyond MAX_PIECES it says only where the first and last change are."""
+    out: list[list[int]] = []
+    for start, length in pieces:
+        last = out[-1] if out else None
+        if last is not None and ((start < 0 and last[0] < 0) or (start >= 0 and last[0] >= 0 and last[0] + last[1] == start)):
+            last[1] += length
+        else:
+            out.append([start, length])
+    if len(out) <= MAX_PIECES:
+        return out
+    head = [out[0]] if out[0][0] == 0 else []
+    tail = [out[-1]] if out[-1][0] >= 0 else []
+    middle = out[len(head) : len(out) - len(tail)]
+    return [*head, [-1, sum(length for _, length in middle)], *tail]
+
+
+def plain_dict(node: TrackedDict) -> dict[Any, Any]:
+    return {k: v for k, v in dict.items(node)}  # noqa: C416 -- dict(node) and dict.copy would go through __getitem__
+
+
+transparent(TrackedDict, plain_dict)
+transparent(TrackedList, list.copy)

@@ -1,0 +1,372 @@
+"""Bases: a snapshot as a tree of content-addressed chunks. Builds and reads them; no I/O of its own.
+
+A value whose encoding is short stays inline. A longer list or dict is cut into *segments* of about TARGET bytes, a longer text
+or bytes into pieces, where the content says so; each becomes a chunk named by the SHA-256 of its content, and a reference
+(extension 30) takes the value's place:
+
+    [kind, count, level, digest]    kind "l" list, "d" dict, "s" text, "b" bytes, "a" bytearray, "v" any other value
+                                    count of items, keys or bytes; level 0: the digest is that of the only segment,
+                                    level n: that of an index, an array of [digest, count] of level n - 1
+
+    list segment    MessagePack array of items                 text, bytes piece    the bytes (UTF-8)
+    dict segment    array [key, value, key, value, …]          value piece          bytes of the encoded value
+
+An item ends its segment when a checksum of its bytes says so, so equal items are cut alike wherever they stand: whatever the
+way that led to a list, almost all its segments are the same. A container keeps an *image* of its last cut, and only
+segments near a change are cut again.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from hashlib import sha256
+from itertools import accumulate
+from typing import Any
+from zlib import crc32
+
+from ormsgpack import Ext, Fragment, packb, unpackb
+
+from everstep.codec.kinds import kind_of
+from everstep.codec.values import FROZEN, OBJECT, REFERENCE, Decoder, hook, pack
+from everstep.errors import DamagedChunk, DamagedFrame
+from everstep.snapshot.tracked import TrackedDict, TrackedList
+
+INLINE = 8 * 1024
+TARGET = 32 * 1024
+MOST = 4 * TARGET
+FANOUT = 32
+PIECE_LEAST, PIECE_MOST = 8 * 1024, 64 * 1024
+# Three characters of a small set, some way apart: in text and in random bytes alike about one place in ten thousand.
+_CUT = re.compile(rb"[a-c\x40-\x4c\x80-\x8f](?s:.{3})[d-f\x00-\x0b\x90-\x9f](?s:.{5})[g-i\x10-\x1b\xa0-\xaf]")
+Fetch = Callable[[Sequence[bytes]], dict[bytes, bytes]]
+
+
+class Segment:
+    """A run of items that makes one chunk; `digest` is None while it has to be written anew. A dict's knows its keys."""
+
+    __slots__ = ("count", "digest", "keys", "natural", "size")
+
+    def __init__(self, count: int, digest: bytes | None, size: int, natural: bool, keys: dict[Any, None] | None = None):
+        self.count = count
+        self.digest = digest
+        self.size = size
+        self.natural = natural  # ended by its last item's own bytes; otherwise by its length, or by the end of all
+        self.keys = keys
+
+
+class Builder:
+    """Writes one base: collects the chunks that are not known to be stored already."""
+
+    def __init__(self, known: set[bytes], wrap: Callable[[bytes], bytes]):
+        self.known = known
+        self.wrap = wrap
+        self.chunks: dict[bytes, bytes] = {}
+
+    def add(self, content: bytes) -> bytes:
+        digest = sha256(content).digest()
+        if digest not in self.known and digest not in self.chunks:
+            self.chunks[digest] = self.wrap(content)
+        return digest
+
+    def build(self, value: Any) -> bytes:
+        """The encoding of a value with every long part replaced by a reference."""
+        raw = pack(value, self._hook)
+        if len(raw) <= INLINE:
+            return raw
+        cls = value.__class__
+        if cls is TrackedList or cls is list:
+            return self._list(value)
+        if cls is TrackedDict or cls is dict:
+            return self._dict(value)
+        if cls is str:
+            return self._pieces("s", value.encode())
+        if cls is bytes or cls is bytearray:
+            return self._pieces("b" if cls is bytes else "a", bytes(value))
+        kind = kind_of(cls) if cls not in FROZEN else None
+        if kind is None:
+            return self._pieces("v", raw)
+        fields = {name: Fragment(self.build(field)) for name, field in kind.take(value).items()}
+        return packb(Ext(OBJECT, packb([kind.name, kind.version, fields])))
+
+    def _hook(self, value: Any) -> Any:
+        image = value._image if value.__class__ is TrackedList or value.__class__ is TrackedDict else None
+        if image is not None:
+            return image.reference(value, self)
+        return hook(value)
+
+    def _list(self, value: Any) -> bytes:
+        items = [self.build(item) for item in list.__iter__(value)]
+        if sum(map(len, items)) <= INLINE:
+            return packb([Fragment(item) for item in items])
+        image = ListImage(list(_segments(items, self.add)))
+        if value.__class__ is TrackedList:
+            value._image = image
+        return packb(image.top(self))
+
+    def _dict(self, value: Any) -> bytes:
+        pairs = {k: pack(k, hook) + self.build(v) for k, v in dict.items(value)}
+        if sum(map(len, pairs.values())) <= INLINE:
+            if all(k.__class__ is str for k in pairs):
+                return _header(0x80, 0xDE, 0xDF, len(pairs)) + b"".join(pairs.values())
+            return packb(Ext(4, array(len(pairs) * 2, pairs.values())))
+        image = DictImage(list(_key_segments(pairs, self.add)))
+        if value.__class__ is TrackedDict:
+            value._image = image
+        return packb(image.top(self))
+
+    def _pieces(self, kind: str, data: bytes) -> bytes:
+        entries = [(self.add(piece), len(piece)) for piece in cut(data)]
+        return packb(self.reference(kind, len(data), entries))
+
+    def reference(self, kind: str, count: int, entries: list[tuple[bytes, int]]) -> Ext:
+        """Put indexes over the entries until one is left, and refer to it."""
+        level = 0
+        while len(entries) > 1:
+            level += 1
+            entries = [(self.add(packb([list(e) for e in group])), sum(n for _, n in group)) for group in _groups(entries)]
+        return Ext(REFERENCE, packb([kind, count, level, entries[0][0] if entries else b""]))
+
+
+class ListImage:
+    """How the last base cut a list."""
+
+    __slots__ = ("segments",)
+
+    def __init__(self, segments: list[Segment]):
+        self.segments = segments
+
+    def touch(self, at: int) -> None:
+        """Something changed inside the item at a position."""
+        self.splice(at, 1, 1)
+
+    def splice(self, at: int, deleted: int, inserted: int) -> None:
+        segments = self.segments
+        if not segments:
+            segments.append(Segment(inserted, None, 0, False))
+            return
+        ends = list(accumulate(s.count for s in segments))
+        first = min(bisect_right(ends, at), len(segments) - 1)  # one past the end belongs to the last
+        segments[first].digest = None
+        take = min(deleted, ends[first] - at)
+        segments[first].count += inserted - take
+        deleted -= take
+        k = first + 1
+        while deleted and k < len(segments):
+            take = min(deleted, segments[k].count)
+            segments[k].count -= take
+            segments[k].digest = None
+            deleted -= take
+            k += 1
+        segments[first:k] = [s for s in segments[first:k] if s.count]
+
+    def reference(self, value: Any, builder: Builder) -> Any:
+        """Cut anew what has changed, and refer to the whole; a list that has become short stands inline again."""
+        at = 0
+        gathering: list[bytes] = []
+        out: list[Segment] = []
+        for segment in self.segments:
+            if segment.digest is not None and (not gathering or _ends(gathering[-1])):
+                out.extend(_segments(gathering, builder.add))
+                gathering = []
+                out.append(segment)
+                at += segment.count
+            else:
+                start, at = at, at + segment.count
+                gathering += [builder.build(item) for item in list.__getitem__(value, slice(start, at))]
+        out.extend(_segments(gathering, builder.add))
+        self.segments = out
+        if sum(s.size for s in out) <= INLINE // 2:
+            value._image = None
+            return list.copy(value)
+        return self.top(builder)
+
+    def top(self, builder: Builder) -> Ext:
+        entries = [(s.digest or b"", s.count) for s in self.segments]
+        return builder.reference("l", sum(s.count for s in self.segments), entries)
+
+
+class DictImage:
+    """How the last base cut a dict: segments in the order of the keys, and for each key its segment."""
+
+    __slots__ = ("segments", "where")
+
+    def __init__(self, segments: list[Segment]):
+        self.segments = segments
+        self.where = {k: s for s in segments for k in s.keys or ()}
+
+    def touch(self, key: Any) -> None:
+        self.where[key].digest = None
+
+    def add(self, key: Any) -> None:
+        last = self.segments[-1] if self.segments else Segment(0, None, 0, False, {})
+        if not self.segments or last.natural:
+            last = Segment(0, None, 0, False, {})
+            self.segments.append(last)
+        assert last.keys is not None
+        last.keys[key] = None
+        last.count += 1
+        last.digest = None
+        self.where[key] = last
+
+    def remove(self, key: Any) -> None:
+        segment = self.where.pop(key)
+        assert segment.keys is not None
+        del segment.keys[key]
+        segment.count -= 1
+        segment.digest = None
+
+    def reference(self, value: Any, builder: Builder) -> Any:
+        """Cut anew what has changed, and refer to the whole; a dict that has become short stands inline again."""
+        gathering: dict[Any, bytes] = {}
+        last = b""
+        out: list[Segment] = []
+        for segment in self.segments:
+            if segment.digest is not None and (not gathering or _ends(last)):
+                out.extend(self._own(_key_segments(gathering, builder.add)))
+                gathering = {}
+                out.append(segment)
+            else:
+                for key in segment.keys or ():
+                    last = gathering[key] = pack(key, hook) + builder.build(dict.__getitem__(value, key))
+        out.extend(self._own(_key_segments(gathering, builder.add)))
+        self.segments = out
+        if sum(s.size for s in out) <= INLINE // 2:
+            value._image = None
+            return hook(value)
+        return self.top(builder)
+
+    def _own(self, segments: Iterator[Segment]) -> Iterator[Segment]:
+        for segment in segments:
+            for key in segment.keys or ():
+                self.where[key] = segment
+            yield segment
+
+    def top(self, builder: Builder) -> Ext:
+        entries = [(s.digest or b"", s.count) for s in self.segments]
+        return builder.reference("d", sum(s.count for s in self.segments), entries)
+
+
+def _header(small: int, medium: int, large: int, n: int) -> bytes:
+    """The head of a MessagePack array or map of n entries."""
+    if n < 16:
+        return bytes((small | n,))
+    return bytes((medium,)) + n.to_bytes(2) if n < 65536 else bytes((large,)) + n.to_bytes(4)
+
+
+def array(n: int, items: Iterable[bytes]) -> bytes:
+    return _header(0x90, 0xDC, 0xDD, n) + b"".join(items)
+
+
+def _ends(item: bytes) -> bool:
+    """Whether an item ends its segment: a matter of its bytes alone, more likely the longer it is."""
+    return crc32(item) * TARGET < len(item) << 32
+
+
+def _runs(items: Sequence[bytes]) -> Iterator[tuple[int, int, int, bool]]:
+    """Where the segments are: start, stop, bytes, and whether the last item ended it."""
+    start = size = 0
+    for i, item in enumerate(items):
+        size += len(item)
+        natural = _ends(item)
+        if natural or size >= MOST:
+            yield start, i + 1, size, natural
+            start, size = i + 1, 0
+    if start < len(items):
+        yield start, len(items), size, False
+
+
+def _segments(items: list[bytes], add: Callable[[bytes], bytes]) -> Iterator[Segment]:
+    for start, stop, size, natural in _runs(items):
+        yield Segment(stop - start, add(array(stop - start, items[start:stop])), size, natural)
+
+
+def _key_segments(pairs: dict[Any, bytes], add: Callable[[bytes], bytes]) -> Iterator[Segment]:
+    keys, items = list(pairs), list(pairs.values())
+    for start, stop, size, natural in _runs(items):
+        n = stop - start
+        yield Segment(n, add(array(n * 2, items[start:stop])), size, natural, dict.fromkeys(keys[start:stop]))
+
+
+def _groups(entries: list[tuple[bytes, int]]) -> Iterator[list[tuple[bytes, int]]]:
+    """Entries of an index, parted where a digest says so; at least two together, so that each level is shorter."""
+    group: list[tuple[bytes, int]] = []
+    for entry in entries:
+        group.append(entry)
+        if len(group) > 1 and (entry[0][0] < 256 // FANOUT or len(group) == FANOUT * 4):
+            yield group
+            group = []
+    if group:
+        yield group
+
+
+def cut(data: bytes) -> Iterator[bytes]:
+    """Bytes in pieces, parted where the content says so."""
+    at = 0
+    while at < len(data):
+        found = _CUT.search(data, at + PIECE_LEAST, at + PIECE_MOST)
+        stop = found.end() if found else min(at + PIECE_MOST, len(data))
+        yield data[at:stop]
+        at = stop
+
+
+class Loader:
+    """Reads a base: fetches the chunks that references name, checks them, and puts the values together."""
+
+    def __init__(self, fetch: Fetch, unwrap: Callable[[bytes], bytes]):
+        self._fetch = fetch
+        self._unwrap = unwrap
+        self.decoder = Decoder(self._reference)
+
+    def load(self, root: bytes) -> Any:
+        return self.decoder.decode(root)
+
+    def contents(self, digests: Sequence[bytes]) -> list[bytes]:
+        """The contents of chunks, each checked against its name."""
+        frames = self._fetch(digests)
+        return [self._content(digest, frames.get(digest)) for digest in digests]
+
+    def _content(self, digest: bytes, frame: bytes | None) -> bytes:
+        if frame is None:
+            raise DamagedChunk(digest, "it is not stored")
+        try:
+            content = self._unwrap(frame)
+        except DamagedFrame as error:
+            raise DamagedChunk(digest, error.message) from error
+        if sha256(content).digest() != digest:
+            raise DamagedChunk(digest, "its content does not match its name")
+        return content
+
+    def leaves(self, level: int, digest: bytes) -> list[tuple[bytes, int]]:
+        """The entries of the lowest level below a reference."""
+        entries: list[tuple[bytes, int]] = [(digest, 0)]
+        for _ in range(level):
+            entries = [(e[0], e[1]) for content in self.contents([d for d, _ in entries]) for e in unpackb(content)]
+        return entries
+
+    def _reference(self, data: bytes) -> Any:
+        kind, count, level, digest = unpackb(data)
+        contents = self.contents([d for d, _ in self.leaves(level, digest)]) if digest else []
+        if kind == "l":
+            return [item for content in contents for item in self.decoder.decode(content)]
+        if kind == "d":
+            return dict(pair for content in contents for pair in pairs_of(self.decoder.decode(content)))
+        return whole(kind, b"".join(contents), self.decoder)
+
+
+def pairs_of(flat: list[Any]) -> Iterator[tuple[Any, Any]]:
+    return zip(flat[::2], flat[1::2], strict=True)
+
+
+def whole(kind: str, data: bytes, decoder: Decoder) -> Any:
+    """A value that was stored in pieces of bytes."""
+    if kind == "s":
+        return data.decode()
+    if kind == "b":
+        return data
+    if kind == "a":
+        return bytearray(data)
+    if kind == "v":
+        return decoder.decode(data)
+    raise DamagedFrame(f"reference kind {kind!r} is unknown to this program")

@@ -1,0 +1,91 @@
+"""What happened to a state: differences between checkpoints, and which checkpoint last changed a path."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from everstep.backends.base import Backend
+from everstep.codec.values import revived
+from everstep.errors import NotFound
+from everstep.records import RunRow
+from everstep.snapshot.delta import SPLICE, Op, inside, same
+from everstep.snapshot.diff import Change, between, changes
+from everstep.store.model import Checkpoint
+from everstep.store.reading import checkpoint_record, deltas_of, load
+
+
+def diff(backend: Backend, a: tuple[RunRow, int], b: tuple[RunRow, int]) -> list[Change]:
+    """The changes from one checkpoint to another. Those of neighbours are the stored delta itself."""
+    (row, number), (other, target) = a, b
+    old = load(backend, row, number)
+    objects = old.objects
+    found: list[Change] | None = None
+    if row.id == other.id and target == number + 1:
+        ops = deltas_of(backend, row, target, target)[0][1]
+        if ops is not None:
+            found = changes(old.value, ops)
+            objects = True
+    if found is None:
+        new = load(backend, other, target)
+        objects = objects or new.objects
+        found = between(old.value, new.value)
+    if not objects:
+        return found
+    return [Change(c.path, c.kind, revived(c.before), revived(c.after)) for c in found]
+
+
+def blame(backend: Backend, row: RunRow, path: Sequence[Any]) -> Checkpoint:
+    """The checkpoint that last changed the value at a path, read from the deltas backwards.
+
+    A splice before it in the same list moves the path with it, so blame follows an item and not a position.
+    """
+    wanted = tuple(path)
+    try:
+        inside(load(backend, row, row.checkpoints).value, wanted)
+    except (KeyError, IndexError, TypeError, AttributeError):
+        raise NotFound(f"the head of run {row.id!r} has nothing at {list(wanted)!r}") from None
+    last = row.checkpoints
+    while last >= 1:
+        first = max(1, last - 255)
+        for record, ops in reversed(deltas_of(backend, row, first, last)):
+            if ops is None:
+                if record.number == 1 or _differs(backend, row, record.number, wanted):
+                    return Checkpoint.of(record)
+                continue
+            moved = _before(ops, wanted)
+            if moved is None:
+                return Checkpoint.of(record)
+            wanted = moved
+        last = first - 1
+    return Checkpoint.of(checkpoint_record(backend, row, 1))
+
+
+def _before(ops: list[Op], path: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """Where the value at a path stood before a delta, or None if the delta touched it."""
+    for op in reversed(ops):
+        target = tuple(op[1])
+        depth = len(target)
+        if op[0] != SPLICE:
+            if target[: len(path)] == path[:depth] and (depth <= len(path) or target[: len(path)] == path):
+                return None
+            continue
+        if target == path or target[: len(path)] == path:
+            return None
+        if path[:depth] == target and len(path) > depth:
+            start, deleted, inserted = op[2], op[3], len(op[4])
+            position = path[depth]
+            if start <= position < start + inserted:
+                return None
+            if position >= start + inserted:
+                path = (*target, position - inserted + deleted, *path[depth + 1 :])
+    return path
+
+
+def _differs(backend: Backend, row: RunRow, number: int, path: tuple[Any, ...]) -> bool:
+    """Whether a checkpoint without a delta changed a path: by comparing it with the one before."""
+    now = inside(load(backend, row, number).value, path)
+    try:
+        return not same(inside(load(backend, row, number - 1).value, path), now)
+    except (KeyError, IndexError, TypeError, AttributeError):
+        return True

@@ -1,0 +1,87 @@
+"""What the store hands out about runs and checkpoints: plain, immutable, without bytes. No I/O."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Generic, TypeVar
+
+from everstep.records import Record, RunRow
+
+T = TypeVar("T")
+
+
+class Page(list[T], Generic[T]):
+    """One page of a listing; `next` is the cursor for `after=` of the next page, None when this was the last."""
+
+    next: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunInfo:
+    """A run as it stands."""
+
+    id: str
+    status: str
+    workflow: str | None
+    session: str | None
+    tags: tuple[str, ...]
+    note: str | None
+    meta: dict[str, Any]
+    parent: str | None
+    parent_number: int | None
+    created_at: datetime
+    updated_at: datetime
+    checkpoints: int
+    stored_bytes: int
+    open: bool
+
+    @classmethod
+    def of(cls, row: RunRow) -> RunInfo:
+        return cls(
+            id=row.id,
+            status=row.status,
+            workflow=row.workflow,
+            session=row.session,
+            tags=row.tags,
+            note=row.note,
+            meta=from_meta(row.meta),
+            parent=row.parent,
+            parent_number=row.parent_number if row.parent is not None else None,
+            created_at=when(row.created_at),
+            updated_at=when(row.updated_at),
+            checkpoints=row.checkpoints,
+            stored_bytes=row.stored,
+            open=row.worker is not None,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """The record that a run had a snapshot at a moment."""
+
+    run: str
+    number: int
+    seq: int
+    at: datetime
+    note: str | None
+    tags: tuple[str, ...]
+    meta: dict[str, Any]
+    digest: str
+
+    @property
+    def ref(self) -> str:
+        return f"{self.run}@{self.number}"
+
+    @classmethod
+    def of(cls, record: Record) -> Checkpoint:
+        return cls(record.run, record.number, record.seq, when(record.at), record.note, record.tags, from_meta(record.meta), record.digest.hex())
+
+
+def when(us: int) -> datetime:
+    return datetime.fromtimestamp(us / 1_000_000, UTC)
+
+
+def from_meta(text: str | None) -> dict[str, Any]:
+    return json.loads(text) if text else {}

@@ -1,0 +1,58 @@
+"""From a ref to a run row and a checkpoint number. Relies on a backend and on `ids`; verifies every row that it hands on."""
+
+from __future__ import annotations
+
+from everstep.backends.base import Backend, Query
+from everstep.errors import AmbiguousRef, DamagedRun, NotFound
+from everstep.ids import parse_ref
+from everstep.records import RunRow
+
+_SHOWN = 8
+
+
+def verified(row: RunRow) -> RunRow:
+    """The row, if it is what was stored."""
+    if row.digest() != row.check:
+        raise DamagedRun(f"the row of run {row.id!r} does not match its digest")
+    return row
+
+
+def find_run(backend: Backend, run: str) -> RunRow:
+    """The run with an id, or with a unique beginning of one."""
+    row = backend.run(run)
+    if row is not None:
+        return verified(row)
+    found = [row for _, row in backend.runs(Query(prefix=run, limit=_SHOWN + 1))]
+    if not found:
+        raise NotFound(f"there is no run {run!r}")
+    if len(found) > 1:
+        raise AmbiguousRef(run, sorted(row.id for row in found[:_SHOWN]), more=len(found) > _SHOWN)
+    return verified(found[0])
+
+
+def resolve(backend: Backend, ref: str) -> tuple[RunRow, int]:
+    """The run and the number of the checkpoint that a ref names."""
+    parsed = parse_ref(ref)
+    if parsed.run is None:
+        last = backend.manifest().last
+        if last is None:
+            raise NotFound("the store has no run yet, so there is no @last")
+        row = find_run(backend, last)
+    else:
+        row = find_run(backend, parsed.run)
+    number = _number(backend, row, parsed.at) - parsed.back
+    if not 1 <= number <= row.checkpoints:
+        has = f"it has {row.checkpoints}" if row.checkpoints else "it has none yet"
+        raise NotFound(f"run {row.id!r} has no checkpoint {number if row.checkpoints else ref}: {has}")
+    return row, number
+
+
+def _number(backend: Backend, row: RunRow, at: int | str | None) -> int:
+    if at is None:
+        return row.checkpoints
+    if isinstance(at, int):
+        return at
+    numbers = [tag.number for tag in backend.tags(row.id) if tag.name == at and tag.check == tag.digest()]
+    if not numbers:
+        raise NotFound(f"run {row.id!r} has no checkpoint tagged {at!r}")
+    return max(numbers)

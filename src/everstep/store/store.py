@@ -1,0 +1,161 @@
+"""A store without the runtime: finds, reads, compares, forks and proves runs, and commits for those who write them.
+
+Relies on a backend for bytes and on `snapshot` for what they mean. Thread-safe. Reading needs no lease and never waits for a writer.
+`everstep.api.Store` adds `run`, which opens a run for writing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from everstep.backends.base import Backend, Commit
+from everstep.clock import clock
+from everstep.codec.frame import Compression, Framer
+from everstep.errors import InvalidArgument
+from everstep.ids import check_id, check_tag, new_id
+from everstep.records import RunRow, Status, Tag
+from everstep.snapshot.diff import Change
+from everstep.snapshot.saver import Saver
+from everstep.store import history, query, reading
+from everstep.store.model import Checkpoint, Page, RunInfo
+from everstep.store.refs import find_run, resolve
+from everstep.store.verify import Depth, Report, verify
+from everstep.store.writing import Chain, new_row
+
+Edit = Mapping[Any, Any] | Callable[[Any], Any]
+
+
+class BaseStore:
+    """Runs, checkpoints and states in one backend."""
+
+    def __init__(self, backend: Backend, *, compression: Compression = "zstd", level: int | None = None, threshold: int = 256, checking: bool = False):
+        self.backend = backend
+        self.framer = Framer(compression, level, threshold)
+        self._checking = checking
+
+    @property
+    def url(self) -> str:
+        return self.backend.url
+
+    def load(self, ref: str, *, at: int | str | None = None) -> Any:
+        """The state that a ref names, as a plain fresh value. `at` may name the checkpoint instead of the ref."""
+        row, number = self._resolve(ref, at)
+        return reading.load(self.backend, row, number).revived()
+
+    def view(self, ref: str, *, at: int | str | None = None) -> Any:
+        """The state that a ref names, read-only, fetching chunks as they are touched."""
+        row, number = self._resolve(ref, at)
+        return reading.look(self.backend, row, number)
+
+    def _resolve(self, ref: str, at: int | str | None = None) -> tuple[RunRow, int]:
+        return resolve(self.backend, ref if at is None else f"{ref}@{at}")
+
+    def get(self, run_id: str) -> RunInfo:
+        """What is known about a run."""
+        return RunInfo.of(find_run(self.backend, run_id))
+
+    def runs(self, **filters: Any) -> Page[RunInfo]:
+        """Runs, newest first. Filters: status, workflow, session, parent, prefix, tag (one or several, all must fit), note (a part of it),
+        meta (a dict of key and value), since, until (datetime or seconds), oldest_first, limit, after (the `next` of the page before)."""
+        return query.list_runs(self.backend, query.make_query(**filters))
+
+    def checkpoints(self, run_id: str, **filters: Any) -> Page[Checkpoint]:
+        """Checkpoints of a run, newest first. Filters as for `runs`, where they make sense: tag, note, meta, since, until."""
+        odd = set(filters) & {"status", "workflow", "session", "parent", "prefix"}
+        asked = query.make_query(**filters)
+        row = find_run(self.backend, run_id)
+        if any(getattr(row, name, None) != filters[name] for name in odd if name != "prefix"):
+            return Page()
+        return query.list_checkpoints(self.backend, row, asked)
+
+    def checkpoint(self, ref: str) -> Checkpoint:
+        """One checkpoint."""
+        return Checkpoint.of(reading.checkpoint_record(self.backend, *resolve(self.backend, ref)))
+
+    def diff(self, a: str, b: str) -> list[Change]:
+        """The changes from the state of one ref to that of another, by path."""
+        return history.diff(self.backend, resolve(self.backend, a), resolve(self.backend, b))
+
+    def blame(self, run_id: str, path: Sequence[Any]) -> Checkpoint:
+        """The checkpoint that last changed the value at a path, e.g. `store.blame("r", ["plan", "goal"])`."""
+        steps = [path] if isinstance(path, str) else list(path)
+        row, _ = resolve(self.backend, run_id)
+        return history.blame(self.backend, row, steps)
+
+    def tag(self, ref: str, name: str) -> None:
+        """Put a tag on a checkpoint. Needs no lease."""
+        row, number = resolve(self.backend, ref)
+        self.backend.tag(Tag.make(row.key, check_tag(name), number, clock.now_us()), row.id)
+
+    def fork(self, ref: str, id: str | None = None, edit: Edit | None = None) -> RunInfo:
+        """A new run that begins at a checkpoint, perhaps with an edited state.
+
+        `edit` sets top-level keys, or is a function that gets the state and changes it or returns another one. The fork's
+        first checkpoint is that state; it shares all chunks that did not change.
+        """
+        row, number = resolve(self.backend, ref)
+        origin = reading.checkpoint_record(self.backend, row, number)
+        loaded = reading.load(self.backend, row, number)
+        state = loaded.revived() if edit is None else _edited(loaded.revived(), edit)
+        saver = Saver(self.framer.wrap)
+        saver.begin(state)
+        child = new_row(
+            check_id(id) if id is not None else f"{row.id[:180]}-{new_id(6)}", row.family,
+            workflow=row.workflow, session=row.session, tags=row.tags, meta=row.meta, parent=row.id, parent_number=number,
+        )  # fmt: skip
+        chain = Chain(self.framer, child, None)
+        chain.start(parent=row.id, number=number, digest=origin.digest)
+        chain.checkpoint(saver.build(whole=True), f"fork of {row.id}@{number}")
+        chain.status(Status.WAITING)
+        commit = chain.commit()
+        self.backend.commit(commit)
+        return RunInfo.of(commit.run)
+
+    def delete(self, run_id: str) -> None:
+        """Remove a run and all that is its own. Forks of it stay whole."""
+        self.backend.delete(find_run(self.backend, run_id))
+
+    def verify(self, depth: Depth = "quick") -> Report:
+        """Prove the store whole: quick, records or full."""
+        return verify(self.backend, depth)
+
+    def stats(self) -> dict[str, int]:
+        """How much there is: runs, records, chunks and bytes."""
+        return self.backend.stats()
+
+    def open_row(self, id: str | None, state: Any, fields: dict[str, Any]) -> RunRow:
+        """The row of a run that is to be written: the one that exists, or a new one."""
+        row = self.backend.run(check_id(id)) if id is not None else None
+        if row is not None:
+            return row
+        chain = Chain(self.framer, new_row(id or new_id(), **fields), None)
+        chain.start()
+        commit = chain.commit()
+        self.backend.commit(commit)
+        return commit.run
+
+    def commit(self, row: RunRow, saver: Saver, note: str | None, tags: tuple[str, ...], meta: str | None) -> Commit:
+        """What one checkpoint of a run writes."""
+        chain = Chain(self.framer, row, row)
+        chain.checkpoint(saver.build(), note, tags, meta)
+        return chain.commit()
+
+    def saver(self) -> Saver:
+        return Saver(self.framer.wrap, self._checking)
+
+    def close(self) -> None:
+        self.backend.close()
+
+
+def _edited(state: Any, edit: Edit) -> Any:
+    if callable(edit):
+        changed = edit(state)
+        return state if changed is None else changed
+    if not isinstance(edit, Mapping):
+        raise InvalidArgument(f"{edit!r:.60} is no edit", remedy="Give a dict of top-level keys, or a function.")
+    if not isinstance(state, dict):
+        raise InvalidArgument(f"the state is a {type(state).__name__}, so keys cannot be set in it", remedy="Give a function as edit=.")
+    state.update(edit)
+    return state
+

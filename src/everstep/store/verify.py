@@ -1,0 +1,168 @@
+"""Proves a store whole, in three depths. Reads only; reports, never repairs.
+
+quick      every run row and tag against its digest, all of them against the manifest, every head present
+records    also every record of every run against the chain
+full       also every checkpoint's body and every base with all its chunks decoded, and the engine's own check
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from everstep.backends.base import Backend, Query
+from everstep.codec.frame import unwrap
+from everstep.codec.values import Decoder
+from everstep.errors import Damaged, EverstepError, InvalidArgument
+from everstep.records import ZERO, Kind, Record, RunRow, record_fault, shift
+from everstep.snapshot.tree import Loader
+
+Depth = Literal["quick", "records", "full"]
+_AT_ONCE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong, and where."""
+
+    code: str
+    where: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.what} [{self.code}]"
+
+
+@dataclass(slots=True)
+class Report:
+    """What was looked at and what is wrong with it."""
+
+    depth: Depth
+    problems: list[Problem] = field(default_factory=list)
+    runs: int = 0
+    records: int = 0
+    chunks: int = 0
+
+    @property
+    def ok(self) -> bool:
+        return not self.problems
+
+    def __str__(self) -> str:
+        head = f"verify {self.depth}: {self.runs} runs, {self.records} records, {self.chunks} chunks: "
+        return head + ("all good" if self.ok else "\n".join([f"{len(self.problems)} problems", *map(str, self.problems)]))
+
+
+def verify(backend: Backend, depth: Depth) -> Report:
+    if depth not in ("quick", "records", "full"):
+        raise InvalidArgument(f"{depth!r} is no depth", remedy="Use quick, records or full.")
+    report = Report(depth)
+    _Check(backend, report).all()
+    return report
+
+
+class _Check:
+    def __init__(self, backend: Backend, report: Report):
+        self._backend = backend
+        self._report = report
+        self._reached: dict[bytes, set[bytes]] = {}
+
+    def all(self) -> None:
+        try:
+            self._runs()
+        except EverstepError as error:
+            self._add(error, "store")
+        if self._report.depth == "full":
+            self._report.problems.extend(Problem("E400", "engine", sentence) for sentence in self._backend.check())
+
+    def _add(self, error: EverstepError, where: str) -> None:
+        self._report.problems.append(Problem(error.code, where, error.message))
+
+    def _guard(self, where: str, look: Callable[[], None]) -> None:
+        try:
+            look()
+        except EverstepError as error:
+            self._add(error, where)
+
+    def _runs(self) -> None:
+        total, after = ZERO, None
+        while True:
+            rows = self._backend.runs(Query(oldest_first=True, after=after, limit=_AT_ONCE))
+            for after, row in rows:  # noqa: B007 -- the last one is the cursor
+                total = shift(total, (), [row.check])
+                total = shift(total, (), self._tags(row))
+                self._report.runs += 1
+                self._guard(f"run {row.id}", lambda row=row: self._run(row))  # type: ignore[misc]
+            if len(rows) < _AT_ONCE:
+                break
+        manifest = self._backend.manifest()
+        if manifest.runs != self._report.runs:
+            self._report.problems.append(Problem("E500", "manifest", f"it counts {manifest.runs} runs, {self._report.runs} are there"))
+        elif manifest.total != total:
+            self._report.problems.append(Problem("E500", "manifest", "the runs and tags are not those that it was made of"))
+
+    def _tags(self, row: RunRow) -> list[bytes]:
+        tags = self._backend.tags(row.id)
+        for tag in tags:
+            if tag.digest() != tag.check or tag.key != row.key or not 1 <= tag.number <= row.checkpoints:
+                self._report.problems.append(Problem("E501", f"run {row.id}", f"tag {tag.name!r} does not match its digest"))
+        return [tag.check for tag in tags]
+
+    def _run(self, row: RunRow) -> None:
+        if row.digest() != row.check:
+            self._report.problems.append(Problem("E503", f"run {row.id}", "its row does not match its digest"))
+        elif self._report.depth == "quick":
+            self._head(row)
+        else:
+            self._records(row)
+
+    def _head(self, row: RunRow) -> None:
+        found = self._backend.records(row.id, row.head_seq, row.head_seq + 1)
+        if [r.seq for r in found] != [row.head_seq] or found[0].digest != row.head_digest:
+            self._report.problems.append(Problem("E504", f"run {row.id}", "its newest record is not the one that the row names"))
+
+    def _records(self, row: RunRow) -> None:
+        before, seq, number = ZERO, 0, 0
+        while seq < row.head_seq:
+            batch = self._backend.records(row.id, seq + 1, min(seq + _AT_ONCE, row.head_seq))
+            if not batch:
+                self._report.problems.append(Problem("E504", f"run {row.id}", f"records {seq + 1} to {row.head_seq} are gone"))
+                return
+            for record in batch:
+                number += record.kind == Kind.CHECKPOINT
+                fault = self._fault(record, before, seq, number)
+                if fault:
+                    self._report.problems.append(Problem("E501", f"run {row.id}, record {record.seq}", fault))
+                self._report.records += 1
+                before, seq = record.digest, record.seq
+                if self._report.depth == "full" and not fault:
+                    self._guard(f"run {row.id}, record {seq}", lambda r=record: self._body(row, r))  # type: ignore[misc]
+        if before != row.head_digest or number != row.checkpoints or self._backend.records(row.id, row.head_seq + 1, row.head_seq + 1):
+            self._report.problems.append(Problem("E504", f"run {row.id}", "its records do not end where the row says"))
+
+    def _fault(self, record: Record, before: bytes, seq: int, number: int) -> str | None:
+        if record.seq != seq + 1:
+            return f"records {seq + 1} to {record.seq - 1} before it are gone"
+        if record.number != number:
+            return f"it counts {record.number} checkpoints where there are {number}"
+        return record_fault(before, record)
+
+    def _body(self, row: RunRow, record: Record) -> None:
+        if record.body is None:
+            return
+        content = unwrap(record.body)
+        if record.kind == Kind.CHECKPOINT:
+            Decoder().decode(content)
+        elif record.kind == Kind.BASE:
+            seen = self._reached.setdefault(row.family, set())
+            loader = Loader(lambda digests: self._fetch(row.family, digests, seen), unwrap)
+            try:
+                loader.load(content)
+            except Damaged as error:
+                raise Damaged(f"the base for checkpoint {record.number}: {error.message}") from error
+
+    def _fetch(self, family: bytes, digests: object, seen: set[bytes]) -> dict[bytes, bytes]:
+        frames = self._backend.chunks(family, digests)  # type: ignore[arg-type]
+        self._report.chunks += len(set(frames) - seen)
+        seen.update(frames)
+        return frames

@@ -1,0 +1,73 @@
+"""Makes commits: the chain of records and the run row that goes with them. Pure but for the clock; the backend does the rest."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import replace
+from typing import Any
+
+from ormsgpack import packb
+
+from everstep.backends.base import MAX_SEQ, Commit
+from everstep.clock import clock
+from everstep.codec.frame import Framer
+from everstep.errors import LimitExceeded
+from everstep.records import ZERO, Kind, RunRow, Status, make_record
+from everstep.snapshot.saver import Saved
+
+
+def new_row(run: str, family: bytes | None = None, **fields: Any) -> RunRow:
+    """The row of a run that does not exist yet."""
+    key = secrets.token_bytes(16)
+    now = clock.now_us()
+    given = {"workflow": None, "session": None, "tags": (), "note": None, "meta": None, "parent": None, "parent_number": 0, **fields}
+    return RunRow(
+        id=run, key=key, family=family or key, created_at=now, status=Status.RUNNING.value, updated_at=now, head_seq=0,
+        head_digest=ZERO, checkpoints=0, stored=0, epoch=0, worker=None, since=0, **given,
+    )  # fmt: skip
+
+
+class Chain:
+    """Adds records to a run, one after the other, and ends in a commit."""
+
+    def __init__(self, framer: Framer, row: RunRow, was: RunRow | None):
+        self._framer = framer
+        self._was = was
+        self._row = replace(row)
+        self._at = clock.now_us()
+        self._records: list[Any] = []
+        self._chunks: list[tuple[bytes, bytes]] = []
+
+    def add(self, kind: Kind, content: bytes, note: str | None = None, tags: tuple[str, ...] = (), meta: str | None = None) -> None:
+        row = self._row
+        if row.head_seq >= MAX_SEQ:
+            raise LimitExceeded(f"run {row.id!r} has {row.head_seq:,} records, which is the limit", remedy="Go on in a fork: store.fork(run_id).")
+        body = self._framer.wrap(content)
+        row.head_seq += 1
+        record = make_record(row.head_digest, row.id, row.head_seq, kind.value, row.epoch, self._at, row.checkpoints, body, note, tags, meta)
+        row.head_digest = record.digest
+        row.stored += len(body)
+        self._records.append(record)
+
+    def checkpoint(self, saved: Saved, note: str | None = None, tags: tuple[str, ...] = (), meta: str | None = None) -> None:
+        self._row.checkpoints += 1
+        self.add(Kind.CHECKPOINT, saved.delta, note, tags, meta)
+        if saved.base is not None:
+            self.add(Kind.BASE, saved.base)
+            self._chunks.extend(saved.chunks)
+            self._row.stored += sum(len(frame) for _, frame in saved.chunks)
+
+    def status(self, status: Status, **about: Any) -> None:
+        self._row.status = status.value
+        self.add(Kind.STATUS, packb({"status": status.value, **about}))
+
+    def start(self, **about: Any) -> None:
+        self.add(Kind.START, packb(about))
+
+    def commit(self, **changes: Any) -> Commit:
+        row = self._row
+        row.updated_at = self._at
+        for name, value in changes.items():
+            setattr(row, name, value)
+        row.check = row.digest()
+        return Commit(row, self._was, self._records, self._chunks)

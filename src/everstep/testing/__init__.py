@@ -1,0 +1,9 @@
+"""Shipped for those who test against Everstep or extend it: the conformance suite for backends, and rows to feed it.
+
+The suite needs pytest, which Everstep itself does not install. Under pytest its assertions explain themselves.
+"""
+
+import sys
+
+if "pytest" in sys.modules:
+    sys.modules["pytest"].register_assert_rewrite("everstep.testing.conformance")
