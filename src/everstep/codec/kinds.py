@@ -143,7 +143,13 @@ def revive(name: str, version: int, fields: Fields) -> Any:
             )
         fields = kind.upgrades[version](fields)
         version += 1
-    return kind.make(fields)
+    try:
+        return kind.make(fields)
+    except (TypeError, ValueError, LookupError, AttributeError) as error:
+        raise TypeConflict(
+            f"a stored {name} of version {version} does not fit {kind.cls.__qualname__}: {error}",
+            remedy="Register the type with a higher version, and upgrades that bring stored fields up to it.",
+        ) from error
 
 
 def _enter(kind: Kind) -> None:
@@ -172,7 +178,7 @@ def _shape(cls: type) -> tuple[Callable[[Any], Fields], Callable[[Fields], Any]]
         names = tuple(f.name for f in dataclasses.fields(cls))
         return lambda obj: {n: getattr(obj, n) for n in names if hasattr(obj, n)}, lambda fields: _make_bare(cls, fields)
     if issubclass(cls, tuple) and isinstance(getattr(cls, "_fields", None), tuple):
-        return lambda obj: obj._asdict(), lambda fields: cls(**fields)  # type: ignore[call-arg]
+        return lambda obj: obj._asdict(), lambda fields: cls(**fields)
     if (pydantic := sys.modules.get("pydantic")) and issubclass(cls, pydantic.BaseModel):
         return _take_model, lambda fields: _make_model(cls, fields)
     return None

@@ -27,7 +27,7 @@ import sys
 import threading
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
-from datetime import date, datetime, time, timedelta, timezone
+from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path, PosixPath, PurePath, PurePosixPath, PureWindowsPath, WindowsPath
@@ -105,6 +105,7 @@ def same_bytes(value: Any, raw: bytes) -> bool:
 def has_buffer(value: Any) -> bool:
     """Whether a bytearray or memoryview stands somewhere in plain containers: the C encoder takes both for bytes."""
     todo = [value]
+    done: set[int] = set()
     while todo:
         item = todo.pop()
         kind = type(item)
@@ -114,9 +115,11 @@ def has_buffer(value: Any) -> bool:
             todo.extend(item.values())
         elif kind is list:
             todo.extend(item)
-        elif kind in _transparent:
-            plain = _transparent[kind](item)
-            todo.extend(plain.values() if type(plain) is dict else plain)
+        elif kind in _inside:
+            for part in _inside[kind](item):
+                if id(part) not in done:  # each tracked container names the same parts
+                    done.add(id(part))
+                    todo.append(part)
     return False
 
 
@@ -142,11 +145,13 @@ def _lower(value: Any, default: Hook, depth: int) -> Any:
 
 
 _transparent: dict[type, Callable[[Any], Any]] = {}
+_inside: dict[type, Callable[[Any], list[Any]]] = {}
 
 
-def transparent(cls: type, plain: Callable[[Any], Any]) -> None:
-    """Make a subclass of dict or list encode as its base; `plain` returns the base copy."""
+def transparent(cls: type, plain: Callable[[Any], Any], inside: Callable[[Any], list[Any]]) -> None:
+    """Make a subclass of dict or list encode as its base. `plain` returns the base copy, `inside` all values below that could be a buffer."""
     _transparent[cls] = plain
+    _inside[cls] = inside
     _encoders[cls] = plain
 
 
@@ -160,13 +165,20 @@ def hook(value: Any) -> Any:
         return Ext(5, value.to_bytes(value.bit_length() // 8 + 1, signed=True))
     kind = kind_of(cls)
     if kind is not None:
-        return Ext(OBJECT, _pack([kind.name, kind.version, kind.take(value)]))
+        fields = kind.take(value)
+        if kind.explicit and not _named(fields):
+            raise TypeError("fields without names")
+        return Ext(OBJECT, _pack([kind.name, kind.version, fields]))
     if (numpy := sys.modules.get("numpy")) is not None:
         if isinstance(value, numpy.ndarray) and cls is numpy.ndarray:
             return _array(value, numpy)
         if isinstance(value, numpy.generic) and not value.dtype.hasobject:
             return Ext(22, _pack([_descr(value.dtype, numpy), value.tobytes()]))
     raise TypeError(f"a {cls.__qualname__}")
+
+
+def _named(fields: Any) -> bool:
+    return fields.__class__ is dict and all(k.__class__ is str for k in fields)
 
 
 def _array(value: Any, numpy: Any) -> Ext:
@@ -181,7 +193,7 @@ def _descr(dtype: Any, numpy: Any) -> Any:
 
 
 def _pairs(tag: int, value: Any) -> Ext:
-    return Ext(tag, _pack([x for pair in dict.items(value) for x in pair]))
+    return Ext(tag, _pack([x for pair in value.items() for x in pair]))  # of an OrderedDict, dict.items knows another order
 
 
 def _members(tag: int, value: Any) -> Ext:
@@ -236,26 +248,35 @@ class Decoder:
     `reference` is called with the content of a reference extension; without it a reference is damage.
     """
 
-    __slots__ = ("objects", "reference")
+    __slots__ = ("failure", "objects", "reference")
 
     def __init__(self, reference: Callable[[bytes], Any] | None = None):
+        self.failure: BaseException | None = None
         self.objects = 0
         self.reference = reference
 
     def decode(self, data: bytes) -> Any:
         try:
             return unpackb(data, ext_hook=self._hook)
-        except EverstepError:
-            raise
-        except (ValueError, TypeError, KeyError, IndexError, ArithmeticError, AttributeError, RecursionError, MemoryError) as error:
-            if isinstance(error.__cause__, EverstepError):
-                raise error.__cause__ from None
-            raise DamagedFrame(f"the content of a frame is no value: {error}") from error
+        except (ValueError, RecursionError, MemoryError) as error:
+            failure, self.failure = self.failure, None
+            if isinstance(failure, EverstepError) or (failure is not None and not isinstance(failure, Exception)):
+                raise failure from None  # a damaged chunk, a closed store, Ctrl-C: it stays what it is
+            raise DamagedFrame(f"the content of a frame is no value: {failure or error}") from (failure or error)
 
     def _hook(self, tag: int, data: bytes) -> Any:
+        try:
+            return self._extension(tag, data)
+        except BaseException as error:
+            self.failure = error  # the C decoder says only that its hook failed
+            raise
+
+    def _extension(self, tag: int, data: bytes) -> Any:
         if tag == OBJECT:
             self.objects += 1
             name, version, fields = self.decode(data)
+            if name.__class__ is not str or version.__class__ is not int or not _named(fields):
+                raise DamagedFrame("an object without name, version and fields")
             return Unknown(name, version, fields)
         if tag == REFERENCE:
             if self.reference is None:
@@ -308,18 +329,18 @@ def _unzone(tz: Any) -> Any:
     offset = timedelta(seconds=tz[0], microseconds=tz[1])
     plain = timezone(offset)
     if not offset:
-        plain = timezone.utc
+        plain = UTC
     return plain if plain.tzname(None) == tz[2] else timezone(offset, tz[2])
 
 
 def _undatetime(decoder: Decoder, data: bytes) -> datetime:
-    *parts, fold, tz = unpackb(data)
-    return datetime(*parts, fold=fold, tzinfo=_unzone(tz))
+    year, month, day, hour, minute, second, us, fold, tz = unpackb(data)
+    return datetime(year, month, day, hour, minute, second, us, _unzone(tz), fold=fold)
 
 
 def _untime(decoder: Decoder, data: bytes) -> time:
-    *parts, fold, tz = unpackb(data)
-    return time(*parts, fold=fold, tzinfo=_unzone(tz))
+    hour, minute, second, us, fold, tz = unpackb(data)
+    return time(hour, minute, second, us, _unzone(tz), fold=fold)
 
 
 def _unpath(decoder: Decoder, data: bytes) -> PurePath:
@@ -438,7 +459,7 @@ def _children(value: Any, path: str) -> list[tuple[str, Any]]:
     kind = kind_of(cls)
     if kind is not None:
         fields = kind.take(value)
-        if not isinstance(fields, dict) or not all(type(k) is str for k in fields):
+        if not _named(fields):
             raise Unstorable(path, f"is a {cls.__qualname__} whose encode function returned no dict with text keys")
         return [(f"{path}.{k}", v) for k, v in fields.items()]
     _probe(value, path)

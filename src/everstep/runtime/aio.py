@@ -25,23 +25,44 @@ class _Bridge:
 
     def __init__(self, loop: asyncio.AbstractEventLoop):
         self._loop = loop
-        self._outcomes: deque[tuple[asyncio.Future[None], BaseException | None]] = deque()
+        self._outcomes: deque[tuple[_Save, BaseException | None]] = deque()
 
-    def settle(self, future: asyncio.Future[None], error: BaseException | None) -> None:
+    def settle(self, save: _Save, error: BaseException | None) -> None:
         first = not self._outcomes
-        self._outcomes.append((future, error))
+        self._outcomes.append((save, error))
         if first:
             self._loop.call_soon_threadsafe(self._deliver)
 
     def _deliver(self) -> None:
         while self._outcomes:
-            future, error = self._outcomes.popleft()
-            if future.done():
-                continue
-            if error is None:
-                future.set_result(None)
-            else:
-                future.set_exception(error)
+            save, error = self._outcomes.popleft()
+            save.settled(error)
+
+
+class _Save:
+    """One checkpoint on its way; when the task that waits for it is cancelled, it still takes place."""
+
+    __slots__ = ("_bridge", "_commit", "_run", "future")
+
+    def __init__(self, run: Run, commit: Commit, bridge: _Bridge, future: asyncio.Future[None]):
+        self._run = run
+        self._commit = commit
+        self._bridge = bridge
+        self.future = future
+
+    def done(self, error: BaseException | None) -> None:
+        """Called by the writer, from its thread."""
+        self._bridge.settle(self, error)
+
+    def settled(self, error: BaseException | None) -> None:
+        if error is not None:
+            self._run._undo(self._commit, error)
+        if self.future.done():
+            return
+        if error is None:
+            self.future.set_result(None)
+        else:
+            self.future.set_exception(error)
 
 
 _bridges: WeakKeyDictionary[asyncio.AbstractEventLoop, _Bridge] = WeakKeyDictionary()
@@ -92,27 +113,10 @@ class AsyncRun:
         if run._durability != "sync":
             return run.checkpoint(note, tags, meta, state)
         commit = run._prepare(note, tags, meta, state)
-        await self._settled(commit)
+        save = _Save(run, commit, _bridge(), asyncio.get_running_loop().create_future())
+        run._store.backend.submit(commit, save.done)
+        await save.future
         return run._made(commit)
-
-    async def _settled(self, commit: Commit) -> None:
-        bridge = _bridge()
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._run._store.backend.submit(commit, lambda error: bridge.settle(future, error))
-        try:
-            await asyncio.shield(future)
-        except asyncio.CancelledError:
-            future.add_done_callback(lambda f: self._late(commit, f))
-            raise
-        except BaseException as error:
-            self._run._undo(commit, error)
-            raise
-
-    def _late(self, commit: Commit, future: asyncio.Future[None]) -> None:
-        """The outcome of a save whose task was cancelled while it waited."""
-        error = future.exception()
-        if error is not None:
-            self._run._undo(commit, error)
 
     async def flush(self) -> None:
         await asyncio.to_thread(self._run.flush)

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from everstep.backends.base import Commit
 from everstep.codec.values import decode, encode
 from everstep.errors import EverstepError, InvalidArgument, RunClosed, StoreFull
-from everstep.records import Kind, Record, RunRow, Status
+from everstep.records import Record, RunRow, Status
 from everstep.runtime.lease import Keeper
 from everstep.snapshot.saver import Saver
 from everstep.store.model import Checkpoint
@@ -145,8 +145,8 @@ class Run:
 
     @staticmethod
     def _made(commit: Commit) -> Checkpoint:
-        record: Record = next(r for r in commit.records if r.kind == Kind.CHECKPOINT)
-        return Checkpoint.of(record)
+        record: Record = commit.records[0]  # a base, if there is one, follows it
+        return Checkpoint(record)
 
     def _hand_over(self, commit: Commit) -> None:
         with self._settled:

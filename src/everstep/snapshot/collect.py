@@ -15,11 +15,15 @@ from everstep.codec.values import FROZEN, encode, hook, pack
 from everstep.errors import EverstepError
 from everstep.snapshot.delta import DELETE, SET, SPLICE, Op, Path, texts
 from everstep.snapshot.shadow import Shadow
-from everstep.snapshot.tracked import AGAIN, DELETED, Plain, TrackedDict, TrackedList, Tracker
+from everstep.snapshot.tracked import AGAIN, NEW, Plain, TrackedDict, TrackedList, Tracker
 from everstep.snapshot.tracked import SET as CHANGED
 
 KEY = "state"  # under which a tracker's root holds the state
+MOST_SEEN = 32
+_ADOPTABLE: frozenset[Any] = frozenset({dict, list})
 _get_dict, _get_list = dict.__getitem__, list.__getitem__
+_set_dict: Any = dict.__setitem__
+_set_list: Any = list.__setitem__
 
 
 def start(state: Any) -> Tracker:
@@ -79,14 +83,16 @@ def settle(tracker: Tracker) -> None:
         return
     for owner in list(tracker.owners.values()):
         for part in list(owner._plain.values()) if owner._plain else ():
-            _adopt(tracker, owner, part)
+            # one reference each from its place, from `part` and from the call; more than three others cannot be ours
+            if part.obj.__class__ in _ADOPTABLE and sys.getrefcount(part.obj) <= _ALONE + 4:
+                _adopt(tracker, owner, part)
         if not owner._plain:
             owner._plain = None
             del tracker.owners[id(owner)]
-    seen = tracker.seen
-    for i in range(len(seen) - 1, -1, -1):
-        if _unheld(tracker, i):
-            seen.pop(i)._seen = False
+    if len(tracker.seen) > MOST_SEEN:  # looking at one costs little, so a few may stay
+        for i in range(len(tracker.seen) - 1, -1, -1):
+            if _unheld(tracker, i):
+                tracker.seen.pop(i)._seen = False
 
 
 def forget(tracker: Tracker) -> Tracker:
@@ -154,22 +160,25 @@ class _Gathering:
     def visit(self, node: Any, path: Path) -> None:
         changes, kids, moved, old = node._changes, node._kids, node._moved, node._old
         node._changes = node._kids = node._moved = node._old = None
-        image = node._image
         new: Any = ()
         if changes is not None:
-            new = (self._dict if node.__class__ is TrackedDict else self._list)(node, changes, old or {}, path)
-        for kid in {id(kid): kid for kid in kids or ()}.values():
-            for place in _places(node, kid, [place for parent, place in kid._links() if parent is node]):
-                if not _within(place, new):
-                    if image is not None:
-                        image.touch(place)
-                    self._kid(kid, _step(node, path, place))
+            new = self._dict(node, changes, old, path) if node.__class__ is TrackedDict else self._list(node, changes, old, path)
+        if kids is not None:
+            for kid in kids if len(kids) == 1 else {id(kid): kid for kid in kids}.values():
+                for place in _places(node, kid, [place for parent, place in kid._links() if parent is node]):
+                    if not _within(place, new):
+                        self._kid(kid, self._enter(node, path, place))
         for part, found in moved or ():
             for place in _places(node, part.obj, part.at):
                 if not _within(place, new):
-                    if image is not None:
-                        image.touch(place)
-                    self.ops.extend(_prefixed(found, _step(node, path, place)))
+                    self.ops.extend(_prefixed(found, self._enter(node, path, place)))
+
+    @staticmethod
+    def _enter(node: Any, path: Path, place: Any) -> Path:
+        """The path of a child in which something changed; the container's image learns of it."""
+        if node._image is not None:
+            node._image.touch(place)
+        return () if node is node._tracker.root else (*path, place)
 
     def _kid(self, kid: Any, path: Path) -> None:
         """Visit a child; one that stands in several places is visited once, and its operations go to each place."""
@@ -182,41 +191,56 @@ class _Gathering:
             self.shared[id(kid)], self.ops = self.ops, outer
         self.ops.extend(_prefixed(self.shared[id(kid)], path))
 
-    def _value(self, node: Any, value: Any, path: Path) -> Any:
+    def _value(self, node: Any, value: Any, path: Path, place: Any) -> Any:
         """A value that goes in as a whole."""
-        if value.__class__ in FROZEN:
-            return value
         part = node._plain.get(id(value)) if node._plain else None
-        if part is not None:
-            if part.shadow is None:
-                part.shadow = Shadow(value, shown(path))
-            return part.shadow.op_value(value)
-        self.fresh.append(value)
-        return value
+        if part is None:
+            self.fresh.append(value)
+            return value
+        if part.shadow is None:
+            try:
+                part.shadow = Shadow(value)
+            except EverstepError:
+                encode(value, shown((*path, place) if node is not node._tracker.root else path))  # the same error, with the path
+                raise
+        return part.shadow.op_value(value)
 
-    def _dict(self, node: Any, changes: dict[Any, int], old: dict[Any, str], path: Path) -> Any:
-        image = node._image
+    def _dict(self, node: Any, changes: dict[Any, int], old: dict[Any, str] | None, path: Path) -> Any:
+        image, ops = node._image, self.ops
+        top = node is node._tracker.root
+        later = False
         for key, how in changes.items():
-            if how == DELETED or how == AGAIN:
-                self.ops.append([DELETE, [*_step(node, path, key)]])
+            if how == CHANGED:
+                value = _get_dict(node, key)
+                step = [] if top else [*path, key]
+                if image is not None:
+                    image.touch(key)
+                if old is not None and key in old and value.__class__ is str:
+                    texts(old[key], value, tuple(step), ops)
+                else:
+                    ops.append([SET, step, value if value.__class__ in FROZEN else self._value(node, value, path, key)])
+                continue
+            later = True
+            if how != NEW:
+                ops.append([DELETE, [*path, key]])
                 if image is not None:
                     image.remove(key)
-        for how in (CHANGED, None):  # in place first; then what goes to the end, in its order
-            for key, is_now in changes.items():
-                if is_now == DELETED or (is_now == CHANGED) != (how == CHANGED):
-                    continue
-                value, step = _get_dict(node, key), _step(node, path, key)
-                if image is not None:
-                    image.touch(key) if is_now == CHANGED else image.add(key)
-                if key in old and value.__class__ is str:
-                    texts(old[key], value, step, self.ops)
-                else:
-                    self.ops.append([SET, [*step], self._value(node, value, step)])
+        if later:
+            self._added(node, changes, path)
         return changes
 
-    def _list(self, node: Any, pieces: list[list[int]], old: dict[Any, str], path: Path) -> Any:
+    def _added(self, node: Any, changes: dict[Any, int], path: Path) -> None:
+        """The keys that go to the end of a dict, in their order."""
+        for key, how in changes.items():
+            if how in (NEW, AGAIN):
+                value = _get_dict(node, key)
+                if node._image is not None:
+                    node._image.add(key)
+                step = [] if node is node._tracker.root else [*path, key]
+                self.ops.append([SET, step, value if value.__class__ in FROZEN else self._value(node, value, path, key)])
+
+    def _list(self, node: Any, pieces: list[list[int]], old: dict[Any, str] | None, path: Path) -> Any:
         """Turn the table of pieces into splices, from left to right, each in the coordinates that those before it leave."""
-        image = node._image
         new: list[range] = []
         at = was = 0
         waiting = 0  # new items whose splice is not written yet, because a deletion may join it
@@ -226,9 +250,9 @@ class _Gathering:
                 continue
             deleted = start - was
             if waiting or deleted:
-                self._splice(node, at, was, deleted, waiting, old, path)
-                if image is not None:
-                    image.splice(at, deleted, waiting)
+                self._splice(node, at, was, deleted, waiting, old or {}, path)
+                if node._image is not None:
+                    node._image.splice(at, deleted, waiting)
                 new.append(range(at, at + waiting))
             at += waiting + length
             was, waiting = start + length, 0
@@ -239,10 +263,11 @@ class _Gathering:
         items = _get_list(node, slice(at, at + n))
         if deleted == n == 1 and was in old and items[0].__class__ is str:
             texts(old[was], items[0], (*path, at), self.ops)
-        elif deleted == n == 1:
-            self.ops.append([SET, [*path, at], self._value(node, items[0], (*path, at))])
+            return
+        values = [item if item.__class__ in FROZEN else self._value(node, item, path, at + k) for k, item in enumerate(items)]
+        if deleted == n == 1:
+            self.ops.append([SET, [*path, at], values[0]])
         else:
-            values = [self._value(node, item, (*path, at + k)) for k, item in enumerate(items)]
             self.ops.append([SPLICE, [*path], at, deleted, values])
 
 
@@ -258,10 +283,6 @@ def _within(place: Any, new: Any) -> bool:
 
 def _prefixed(ops: list[Op], path: Path) -> list[Op]:
     return [[op[0], [*path, *op[1]], *op[2:]] for op in ops]
-
-
-def _step(node: Any, path: Path, place: Any) -> Path:
-    return () if node is node._tracker.root else (*path, place)
 
 
 def _places(node: Any, child: Any, places: list[Any]) -> list[Any]:
@@ -297,42 +318,41 @@ def _tracked(tracker: Tracker, obj: Any, sure: bool = False) -> Any:
     `sure`: the caller knows that all of it is ours.
     """
     node: Any
-    if type(obj) is dict:
+    places: Any
+    if obj.__class__ is dict:
         node = TrackedDict.bare(tracker)
-        for key in obj:
-            value = _owned(tracker, obj, key, sure)
-            dict.__setitem__(node, key, value)
-            if value.__class__ not in FROZEN:
-                node._take(value, key)
+        dict.update(node, obj)
+        places, put = obj, _set_dict
     else:
         node = TrackedList.bare(tracker)
-        for i in range(len(obj)):
-            value = _owned(tracker, obj, i, sure)
-            list.append(node, value)
-            if value.__class__ not in FROZEN:
-                node._take(value, i)
-        node._saved = len(node)
-        node._watch()
+        list.extend(node, obj)
+        node._saved = len(obj)
+        places, put = range(len(obj)), _set_list
+    for place in places:
+        value: Any = obj[place]
+        if value.__class__ in FROZEN:
+            continue
+        if value.__class__ in _ADOPTABLE:
+            value = None  # a reference of our own would be counted
+            if sure or _references(obj, place) == _ALONE + 1:  # the copy holds one as well
+                value = _tracked(tracker, obj[place], sure)
+                put(node, place, value)
+            else:
+                value = obj[place]
+        else:
+            _remember(value)  # a tracked one may stand in a plain one, where its changes could not rise
+        node._take(value, place)
     if node._plain:
         for part in node._plain.values():
             part.shadow = Shadow(part.obj)
+    if node.__class__ is TrackedList and obj:
+        node._watch()
     return node
-
-
-def _owned(tracker: Tracker, container: Any, key: Any, sure: bool) -> Any:
-    value = container[key]
-    if value.__class__ is dict or value.__class__ is list:
-        del value  # a reference of our own would be counted
-        if sure or _references(container, key) == _ALONE:
-            return _tracked(tracker, container[key], sure)
-        return container[key]
-    _remember(value)  # a tracked one may stand in a plain one, where its changes could not rise
-    return value
 
 
 def _adopt(tracker: Tracker, owner: Any, part: Plain) -> None:
     """Replace a plain part by a tracked one, unnoticed, if nobody but its container refers to it."""
-    if type(part.obj) not in (dict, list) or part.shadow is None or len(part.at) > 1:
+    if part.shadow is None or len(part.at) > 1:
         return
     places = _places(owner, part.obj, part.at)
     if len(places) != 1:

@@ -46,6 +46,8 @@ def _apply(root: Any, op: Op) -> Any:
             return _spliced(root, op)
     if code == SPLICE:
         target = inside(root, path)
+        if target.__class__ is dict:  # a dict would take the slice for a key
+            raise TypeError("a splice of a dict")
         target[op[2] : op[2] + op[3]] = op[4]
         return root
     holder = fields_of(inside(root, path[:-1]))
@@ -61,7 +63,7 @@ def _apply(root: Any, op: Op) -> Any:
 
 
 def _spliced(text: str, op: Op) -> str:
-    return text[: op[2]] + op[4] + text[op[2] + op[3] :]
+    return text[: op[2]] + str(op[4]) + text[op[2] + op[3] :]
 
 
 def inside(root: Any, path: Sequence[Any]) -> Any:
@@ -88,26 +90,25 @@ def same(a: Any, b: Any) -> bool:
 
 def difference(old: Any, new: Any, path: Path, ops: list[Op]) -> None:
     """Add the operations that turn one decoded value into another."""
+    cls = old.__class__
     if old is new:
         return
-    cls = old.__class__
-    if cls is new.__class__:
-        if cls is dict:
-            return _dicts(old, new, path, ops)
-        if cls is list:
-            return _lists(old, new, path, ops)
-        if cls is str and len(old) > _LONG:
-            return texts(old, new, path, ops)
-        if cls is Unknown and (old.name, old.version) == (new.name, new.version):
-            return _objects(old, new, path, ops)
-        if same(old, new):
-            return None
-    ops.append([SET, list(path), new])
-    return None
+    if cls is not new.__class__:
+        ops.append([SET, list(path), new])
+    elif cls is dict:
+        _dicts(old, new, path, ops)
+    elif cls is list:
+        _lists(old, new, path, ops)
+    elif cls is str and len(old) > _LONG:
+        texts(old, new, path, ops)
+    elif cls is Unknown and (old.name, old.version) == (new.name, new.version):
+        _objects(old, new, path, ops)
+    elif not same(old, new):
+        ops.append([SET, list(path), new])
 
 
 def _objects(old: Unknown, new: Unknown, path: Path, ops: list[Op]) -> None:
-    if set(old.fields) != set(new.fields):
+    if list(old.fields) != list(new.fields):
         ops.append([SET, list(path), new])
         return
     for name, value in old.fields.items():

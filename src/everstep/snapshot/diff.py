@@ -64,7 +64,7 @@ def _changes(old: Any, op: Op) -> list[Change]:
         return [Change((), "changed", _copy(old), apply(_copy(old), [op]))]
     holder = fields_of(inside(old, path[:-1]))
     exists = path[-1] in holder if isinstance(holder, dict) else True
-    before = _copy(holder[path[-1]]) if exists else MISSING
+    before: Any = _copy(holder[path[-1]]) if exists else MISSING
     if code == DELETE:
         return [Change(path, "removed", before, MISSING)]
     after = op[2] if code == SET else before[: op[2]] + op[4] + before[op[2] + op[3] :]

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from everstep.codec.values import Decoder, encode
-from everstep.errors import EverstepError
+from everstep.codec.values import Decoder, encode, explain
+from everstep.errors import EverstepError, LimitExceeded, Unstorable
 from everstep.snapshot import collect
 from everstep.snapshot.delta import apply
 from everstep.snapshot.tree import Builder
@@ -76,8 +76,10 @@ class Saver:
                 self._check(delta)
             saved = self._with_base(delta, whole)
             collect.settle(self._tracker)
-        except BaseException:
+        except BaseException as error:
             self.lost()
+            if isinstance(error, (TypeError, ValueError, RecursionError, Unstorable, LimitExceeded)):
+                explain(self.state)  # names the place in the state, wherever the trouble was met
             raise
         return saved
 

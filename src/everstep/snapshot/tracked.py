@@ -43,7 +43,7 @@ class Tracker:
     __slots__ = ("generation", "owners", "root", "seen")
 
     def __init__(self) -> None:
-        self.owners: dict[int, Node] = {}
+        self.owners: dict[int, Any] = {}  # by id: containers that hold plain parts
         self.seen: list[TrackedList] = []
         self.generation = 0
         self.root = TrackedDict.bare(self)
@@ -65,13 +65,13 @@ class Node:
     _old: dict[Any, str] | None  # long text that was replaced in place
     _image: Any  # how the last base cut this container into segments
 
-    def _start(self, tracker: Tracker) -> None:
+    def _start(self: Any, tracker: Tracker) -> None:
         self._tracker = tracker
         self._parent = self._place = self._more = None
         self._held = 0
         self._changes = self._kids = self._plain = self._moved = self._old = self._image = None
 
-    def _rise(self) -> None:
+    def _rise(self: Any) -> None:
         """Tell the parents, once, that something below has changed."""
         links = self._links()
         for parent, _ in links:
@@ -83,13 +83,13 @@ class Node:
             else:
                 parent._kids.append(self)
 
-    def _links(self) -> list[tuple[Any, Any]]:
+    def _links(self: Any) -> list[tuple[Any, Any]]:
         if self._parent is None:
             return []
         first = [(self._parent, self._place)]
         return first + self._more if self._more else first
 
-    def _attached(self) -> bool:
+    def _attached(self: Any) -> bool:
         """Whether the root can still reach this container."""
         node: Any = self
         for _ in range(1000):  # a cycle is refused when it is saved; here it must only not hang
@@ -102,7 +102,7 @@ class Node:
             node = node._parent
         return True
 
-    def _take(self, value: Any, place: Any) -> None:
+    def _take(self: Any, value: Any, place: Any) -> None:
         """Note a value that is no plain scalar and now stands here."""
         cls = value.__class__
         if (cls is TrackedDict or cls is TrackedList) and value._tracker is self._tracker:
@@ -123,7 +123,7 @@ class Node:
             parts[id(value)] = Plain(value, place)
         self._tracker.owners[id(self)] = self
 
-    def _drop(self, value: Any, place: Any) -> None:
+    def _drop(self: Any, value: Any, place: Any) -> None:
         """Forget one place of a value that no longer stands there."""
         cls = value.__class__
         if (cls is TrackedDict or cls is TrackedList) and value._tracker is self._tracker:
@@ -133,7 +133,7 @@ class Node:
             if not part.at:
                 del self._plain[id(value)]
 
-    def _unlink(self, child: Any, place: Any) -> None:
+    def _unlink(self: Any, child: Any, place: Any) -> None:
         links = child._links()
         mine = [i for i, (parent, _) in enumerate(links) if parent is self]
         if not mine:
@@ -258,7 +258,7 @@ class TrackedDict(Node, dict[Any, Any]):
             self[key] = default
         return self[key]
 
-    def __ior__(self, other: Any) -> TrackedDict:  # type: ignore[override,misc]
+    def __ior__(self, other: Any) -> TrackedDict:
         self.update(other)
         return self
 
@@ -304,6 +304,13 @@ class TrackedList(Node, list[Any]):
     __slots__ = (
         "_changes", "_first", "_guard", "_held", "_image", "_kids", "_last", "_length", "_more", "_moved", "_old", "_origin", "_parent", "_place", "_plain", "_saved", "_seen", "_tracker",
     )  # fmt: skip
+    _origin: int
+    _seen: bool
+    _guard: Any  # what the methods know to stand here, or None where the ends are enough
+    _length: int
+    _saved: int
+    _first: Any
+    _last: Any
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         return list(*args, **kwargs)  # libraries rebuild containers by calling their type; what they get is plain
@@ -314,7 +321,7 @@ class TrackedList(Node, list[Any]):
         self._start(tracker)
         self._origin = 0  # added to a position, it gives the place by which children remember it: pop(0) moves it, not them
         self._seen = False
-        self._guard: list[Any] | None = None
+        self._guard = None
         self._length = self._saved = 0  # as the methods know it; as it was at the last checkpoint
         self._first = self._last = None
         return self
@@ -527,11 +534,11 @@ class TrackedList(Node, list[Any]):
         elif new:
             self._replace(len(self), len(self), new)
 
-    def __iadd__(self, items: Iterable[Any]) -> TrackedList:  # type: ignore[override,misc]
+    def __iadd__(self, items: Iterable[Any]) -> TrackedList:  # type: ignore[misc]
         self.extend(items)
         return self
 
-    def __imul__(self, n: SupportsIndex) -> TrackedList:  # type: ignore[override,misc]
+    def __imul__(self, n: SupportsIndex) -> TrackedList:  # type: ignore[misc]
         self._replace(0, len(self), list.copy(self) * n)
         return self
 
@@ -569,6 +576,9 @@ class TrackedList(Node, list[Any]):
 
     def __add__(self, other: Any) -> Any:
         return list(self) + list(other) if isinstance(other, list) else NotImplemented
+
+    def __radd__(self, other: Any) -> Any:
+        return list(other) + list(self) if isinstance(other, list) else NotImplemented
 
     def __mul__(self, n: Any) -> Any:
         return list(self) * n
@@ -632,5 +642,10 @@ def plain_dict(node: TrackedDict) -> dict[Any, Any]:
     return {k: v for k, v in dict.items(node)}  # noqa: C416 -- dict(node) and dict.copy would go through __getitem__
 
 
-transparent(TrackedDict, plain_dict)
-transparent(TrackedList, list.copy)
+def _plain_parts(node: Node) -> list[Any]:
+    """All plain parts of the state: whatever is neither tracked nor frozen is one of them."""
+    return [part.obj for owner in node._tracker.owners.values() for part in (owner._plain or {}).values()]
+
+
+transparent(TrackedDict, plain_dict, _plain_parts)
+transparent(TrackedList, list.copy, _plain_parts)

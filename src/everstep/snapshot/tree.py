@@ -132,10 +132,11 @@ class Builder:
 class ListImage:
     """How the last base cut a list."""
 
-    __slots__ = ("segments",)
+    __slots__ = ("count", "segments")
 
     def __init__(self, segments: list[Segment]):
         self.segments = segments
+        self.count = sum(s.count for s in segments)
 
     def touch(self, at: int) -> None:
         """Something changed inside the item at a position."""
@@ -143,8 +144,13 @@ class ListImage:
 
     def splice(self, at: int, deleted: int, inserted: int) -> None:
         segments = self.segments
+        self.count += inserted - deleted
         if not segments:
             segments.append(Segment(inserted, None, 0, False))
+            return
+        if at == self.count - inserted and not deleted:  # at the end, as most often
+            segments[-1].count += inserted
+            segments[-1].digest = None
             return
         ends = list(accumulate(s.count for s in segments))
         first = min(bisect_right(ends, at), len(segments) - 1)  # one past the end belongs to the last
@@ -184,7 +190,7 @@ class ListImage:
 
     def top(self, builder: Builder) -> Ext:
         entries = [(s.digest or b"", s.count) for s in self.segments]
-        return builder.reference("l", sum(s.count for s in self.segments), entries)
+        return builder.reference("l", self.count, entries)
 
 
 class DictImage:
@@ -346,7 +352,7 @@ class Loader:
         return entries
 
     def _reference(self, data: bytes) -> Any:
-        kind, count, level, digest = unpackb(data)
+        kind, _, level, digest = unpackb(data)
         contents = self.contents([d for d, _ in self.leaves(level, digest)]) if digest else []
         if kind == "l":
             return [item for content in contents for item in self.decoder.decode(content)]

@@ -51,14 +51,14 @@ def blame(backend: Backend, row: RunRow, path: Sequence[Any]) -> Checkpoint:
         for record, ops in reversed(deltas_of(backend, row, first, last)):
             if ops is None:
                 if record.number == 1 or _differs(backend, row, record.number, wanted):
-                    return Checkpoint.of(record)
+                    return Checkpoint(record)
                 continue
             moved = _before(ops, wanted)
             if moved is None:
-                return Checkpoint.of(record)
+                return Checkpoint(record)
             wanted = moved
         last = first - 1
-    return Checkpoint.of(checkpoint_record(backend, row, 1))
+    return Checkpoint(checkpoint_record(backend, row, 1))
 
 
 def _before(ops: list[Op], path: tuple[Any, ...]) -> tuple[Any, ...] | None:

@@ -57,26 +57,56 @@ class RunInfo:
         )
 
 
-@dataclass(frozen=True, slots=True)
 class Checkpoint:
     """The record that a run had a snapshot at a moment."""
 
-    run: str
-    number: int
-    seq: int
-    at: datetime
-    note: str | None
-    tags: tuple[str, ...]
-    meta: dict[str, Any]
-    digest: str
+    __slots__ = ("_record",)
+
+    def __init__(self, record: Record):
+        self._record = record
+
+    @property
+    def run(self) -> str:
+        return self._record.run
+
+    @property
+    def number(self) -> int:
+        """1, 2, 3… in its run."""
+        return self._record.number
+
+    @property
+    def at(self) -> datetime:
+        return when(self._record.at)
+
+    @property
+    def note(self) -> str | None:
+        return self._record.note
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        return self._record.tags
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        return from_meta(self._record.meta)
+
+    @property
+    def digest(self) -> str:
+        """What proves this checkpoint and all before it."""
+        return self._record.digest.hex()
 
     @property
     def ref(self) -> str:
         return f"{self.run}@{self.number}"
 
-    @classmethod
-    def of(cls, record: Record) -> Checkpoint:
-        return cls(record.run, record.number, record.seq, when(record.at), record.note, record.tags, from_meta(record.meta), record.digest.hex())
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Checkpoint) and self._record.digest == other._record.digest
+
+    def __hash__(self) -> int:
+        return hash(self._record.digest)
+
+    def __repr__(self) -> str:
+        return f"Checkpoint({self.ref!r}, note={self.note!r}, tags={self.tags!r})"
 
 
 def when(us: int) -> datetime:

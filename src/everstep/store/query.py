@@ -69,23 +69,26 @@ def list_checkpoints(backend: Backend, row: RunRow, query: Query) -> Page[Checkp
     found = backend.checkpoints(row.id, query)
     if any(r.number > row.checkpoints or r.seq > row.head_seq for r in found):
         raise DamagedRecord(row.id, row.head_seq, "there are checkpoints beyond the head")
-    page: Page[Checkpoint] = Page(Checkpoint.of(record) for record in found[:limit])
+    page: Page[Checkpoint] = Page(Checkpoint(record) for record in found[:limit])
     page.next = found[limit - 1].number if limit is not None and len(found) > limit else None
     return page
 
 
 def check_tags(tag: str | Iterable[str]) -> tuple[str, ...]:
+    if tag == ():
+        return ()
     names = (tag,) if isinstance(tag, str) else tuple(tag)
     return tuple(dict.fromkeys(check_tag(name) for name in names))
 
 
 def check_note(note: str | None) -> str | None:
-    if note is not None and not isinstance(note, str):
+    if note is None:
+        return None
+    if not isinstance(note, str):
         raise InvalidArgument(f"a note is text, not {type(note).__name__}")
-    if note is not None and len(note) > 10_000:
+    if len(note) > 10_000:
         raise InvalidArgument(f"a note of {len(note):,} characters is too long (the limit is 10,000)", remedy="Keep long text in the state.")
-    if note is not None:
-        _check_text(note, "the note")
+    _check_text(note, "the note")
     return note
 
 

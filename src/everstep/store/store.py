@@ -71,7 +71,7 @@ class BaseStore:
 
     def checkpoint(self, ref: str) -> Checkpoint:
         """One checkpoint."""
-        return Checkpoint.of(reading.checkpoint_record(self.backend, *resolve(self.backend, ref)))
+        return Checkpoint(reading.checkpoint_record(self.backend, *resolve(self.backend, ref)))
 
     def diff(self, a: str, b: str) -> list[Change]:
         """The changes from the state of one ref to that of another, by path."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import replace
 from typing import Any
 
 from ormsgpack import packb
@@ -27,42 +26,46 @@ def new_row(run: str, family: bytes | None = None, **fields: Any) -> RunRow:
     )  # fmt: skip
 
 
+# The value of an enum member costs more to ask for than a record to hash.
+START, CHECKPOINT, BASE, STATUS = Kind.START.value, Kind.CHECKPOINT.value, Kind.BASE.value, Kind.STATUS.value
+
+
 class Chain:
     """Adds records to a run, one after the other, and ends in a commit."""
 
     def __init__(self, framer: Framer, row: RunRow, was: RunRow | None):
         self._framer = framer
         self._was = was
-        self._row = replace(row)
+        self._row = row.copy()
         self._at = clock.now_us()
         self._records: list[Any] = []
         self._chunks: list[tuple[bytes, bytes]] = []
 
-    def add(self, kind: Kind, content: bytes, note: str | None = None, tags: tuple[str, ...] = (), meta: str | None = None) -> None:
+    def add(self, kind: str, content: bytes, note: str | None = None, tags: tuple[str, ...] = (), meta: str | None = None) -> None:
         row = self._row
         if row.head_seq >= MAX_SEQ:
             raise LimitExceeded(f"run {row.id!r} has {row.head_seq:,} records, which is the limit", remedy="Go on in a fork: store.fork(run_id).")
         body = self._framer.wrap(content)
         row.head_seq += 1
-        record = make_record(row.head_digest, row.id, row.head_seq, kind.value, row.epoch, self._at, row.checkpoints, body, note, tags, meta)
+        record = make_record(row.head_digest, row.id, row.head_seq, kind, row.epoch, self._at, row.checkpoints, body, note, tags, meta)
         row.head_digest = record.digest
         row.stored += len(body)
         self._records.append(record)
 
     def checkpoint(self, saved: Saved, note: str | None = None, tags: tuple[str, ...] = (), meta: str | None = None) -> None:
         self._row.checkpoints += 1
-        self.add(Kind.CHECKPOINT, saved.delta, note, tags, meta)
+        self.add(CHECKPOINT, saved.delta, note, tags, meta)
         if saved.base is not None:
-            self.add(Kind.BASE, saved.base)
+            self.add(BASE, saved.base)
             self._chunks.extend(saved.chunks)
             self._row.stored += sum(len(frame) for _, frame in saved.chunks)
 
     def status(self, status: Status, **about: Any) -> None:
         self._row.status = status.value
-        self.add(Kind.STATUS, packb({"status": status.value, **about}))
+        self.add(STATUS, packb({"status": status.value, **about}))
 
     def start(self, **about: Any) -> None:
-        self.add(Kind.START, packb(about))
+        self.add(START, packb(about))
 
     def commit(self, **changes: Any) -> Commit:
         row = self._row

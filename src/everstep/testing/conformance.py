@@ -9,7 +9,6 @@ A new backend's test is a factory:
 
 Each class below is one capability and can be taken alone. Relies on pytest; never looks behind the interface.
 """
-# ruff: noqa: S101
 
 from __future__ import annotations
 

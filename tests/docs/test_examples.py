@@ -1,0 +1,63 @@
+"""The examples run, end by themselves, and say what they promise."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import everstep
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def run(name: str, folder: Path) -> str:
+    package = str(Path(everstep.__file__).parents[1])
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([package, os.environ.get("PYTHONPATH", "")]), "TMPDIR": str(folder)}
+    done = subprocess.run([sys.executable, str(EXAMPLES / name)], cwd=folder, env=environment, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_every_example_has_a_test() -> None:
+    assert sorted(path.name for path in EXAMPLES.glob("*.py")) == ["async_many.py", "chat_loop.py", "own_types.py", "survive.py"]
+
+
+def test_a_killed_process_goes_on_and_pays_only_for_what_was_not_saved(tmp_path: Path) -> None:
+    out = run("survive.py", tmp_path)
+    assert "was killed (SIGKILL) during call 8 of 12" in out
+    assert "On disk: 7 checkpoints, the newest says 'asked about tickets'." in out
+    assert "kept 7 answers and made the other 5" in out
+    assert "Calls paid: 13 (the one in flight twice). Starting over would have paid 20." in out
+    assert "Saved: 7 calls, $1.05." in out
+    assert "a run that nobody disturbed: yes" in out
+    assert "Forked trip@5" in out
+    assert "~ ['way']: 'plane' -> 'train'" in out
+    assert "all good" in out
+    folder = Path(re.findall(r"Everything happens in (\S+)", out)[0])
+    with everstep.open(folder / "store.db") as store:  # kept, so that one can look
+        assert store.load("trip") == store.load("calm")
+        assert store.get("trip").status == "succeeded"
+        assert [change.path for change in store.diff("trip", "by-train")][-2:] == [("way",), ("wish",)]
+
+
+def test_the_chat_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    assert run("chat_loop.py", tmp_path).splitlines()[-1] == "chat@2: You have said 2 things."
+    assert run("chat_loop.py", tmp_path).splitlines()[-1] == "chat@4: You have said 4 things."
+
+
+def test_a_hundred_async_runs_are_saved(tmp_path: Path) -> None:
+    out = run("async_many.py", tmp_path)
+    assert "100 runs, 500 durable checkpoints" in out
+    assert "agent-099 ends with {'turn': 4, 'answer': 396}" in out
+    assert "all good" in out
+
+
+def test_own_types_come_back_where_they_are_known(tmp_path: Path) -> None:
+    out = run("own_types.py", tmp_path)
+    assert "+ ['plan']['stops'][1] = 'Madrid'" in out
+    assert "Unknown('trip.Plan', 2, {'goal': 'Lisbon', 'stops': ['Paris', 'Madrid']})" in out
+    assert "Plan(goal='Lisbon', stops=['Paris', 'Madrid']) 90000 a stranger" in out
+    assert "Plan(goal='Rome', stops=[])" in out

@@ -1,0 +1,150 @@
+"""Frames: compression, caps, damage."""
+
+import gzip
+import os
+import tracemalloc
+
+import pytest
+
+from everstep.codec import frame
+from everstep.codec.frame import Framer, unwrap
+from everstep.errors import DamagedFrame, EverstepError, InvalidArgument, LimitExceeded
+
+TEXT = b"the same words again and again, " * 200
+
+
+@pytest.mark.parametrize("compression", ["none", "zstd", "gzip"])
+@pytest.mark.parametrize("content", [b"", b"x", TEXT, os.urandom(5000), bytes(3_000_000)], ids=["empty", "one", "text", "noise", "zeros"])
+def test_every_compression_gives_the_content_back(compression: frame.Compression, content: bytes) -> None:
+    assert unwrap(Framer(compression).wrap(content)) == content
+
+
+def test_frames_of_all_kinds_are_told_apart_by_themselves() -> None:
+    frames = [Framer(c).wrap(TEXT) for c in ("none", "zstd", "gzip")]
+    assert [f[0] for f in frames] == [1, 1, 1]
+    assert [f[1] for f in frames] == [0, 1, 2]
+    assert [unwrap(f) for f in frames] == [TEXT] * 3
+    assert len(frames[1]) < len(TEXT) / 10
+    assert len(frames[2]) < len(TEXT) / 10
+
+
+def test_content_below_the_threshold_is_left_alone() -> None:
+    framer = Framer("zstd", threshold=100)
+    assert framer.wrap(b"a" * 99) == b"\x01\x00" + b"a" * 99
+    assert framer.wrap(b"a" * 100)[1] == 1
+
+
+def test_content_that_does_not_shrink_is_stored_as_it_is() -> None:
+    noise = os.urandom(4000)
+    assert Framer("zstd").wrap(noise) == b"\x01\x00" + noise
+    assert Framer("gzip").wrap(noise) == b"\x01\x00" + noise
+
+
+def test_the_level_is_used() -> None:
+    content = b"".join(b"%d," % (i * i % 9973) for i in range(20000))
+    assert len(Framer("gzip", 9).wrap(content)) < len(Framer("gzip", 1).wrap(content))
+    assert len(Framer("zstd", 15).wrap(content)) < len(Framer("zstd", 1).wrap(content))
+
+
+def test_an_unknown_compression_is_refused() -> None:
+    with pytest.raises(InvalidArgument, match="'lz4'"):
+        Framer("lz4")  # type: ignore[arg-type]
+
+
+def test_content_beyond_the_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(frame, "MAX_CONTENT", 1000)
+    with pytest.raises(LimitExceeded, match="1,001"):
+        Framer().wrap(bytes(1001))
+
+
+@pytest.mark.parametrize("compression", ["none", "zstd", "gzip"])
+def test_a_flipped_bit_gives_damage_or_content_that_a_digest_tells_apart(compression: frame.Compression) -> None:
+    content = TEXT[:700]
+    good = Framer(compression).wrap(content)
+    damaged = other = 0
+    for bit in range(len(good) * 8):
+        bad = bytearray(good)
+        bad[bit // 8] ^= 1 << bit % 8
+        try:
+            back = unwrap(bytes(bad))
+        except DamagedFrame:
+            damaged += 1
+        else:
+            other += back != content
+            assert len(back) <= frame.MAX_CONTENT
+    assert damaged > 0
+    assert damaged + other <= len(good) * 8
+
+
+@pytest.mark.parametrize("compression", ["none", "zstd", "gzip"])
+def test_a_frame_cut_anywhere_is_damage(compression: frame.Compression) -> None:
+    good = Framer(compression).wrap(TEXT)
+    for length in range(len(good)):
+        try:
+            back = unwrap(good[:length])
+        except DamagedFrame:
+            continue
+        assert compression == "none"
+        assert back == TEXT[: length - 2]
+
+
+@pytest.mark.parametrize("compression", ["zstd", "gzip"])
+def test_something_behind_the_end_is_damage(compression: frame.Compression) -> None:
+    good = Framer(compression).wrap(TEXT)
+    for tail in (b"x", good[6:]):
+        with pytest.raises(DamagedFrame):
+            unwrap(good + tail)
+
+
+def test_a_future_version_is_refused_by_its_number() -> None:
+    with pytest.raises(DamagedFrame, match="version 2 is unknown"):
+        unwrap(b"\x02\x00abc")
+
+
+@pytest.mark.parametrize("flags", [4, 5, 8, 9, 12, 3, 16, 255])
+def test_flags_for_what_is_not_there_yet_are_refused(flags: int) -> None:
+    with pytest.raises(DamagedFrame, match="flags"):
+        unwrap(bytes((1, flags)) + bytes(100))
+
+
+def _bombs() -> list[bytes]:
+    size = 200_000_000
+    zeros = bytes(1 << 20)
+    compressor = frame.zstd.ZstdCompressor(level=1)
+    packed = b"".join(compressor.compress(zeros) for _ in range(190)) + compressor.flush()
+    zipped = gzip.compress(bytes(30 << 20))
+    return [
+        b"\x01\x01" + size.to_bytes(4) + packed,  # says what it is: refused by its ratio
+        b"\x01\x01" + (100).to_bytes(4) + packed,  # lies about its size
+        b"\x01\x02" + (100).to_bytes(4) + zipped,
+        b"\x01\x02" + (31 << 20).to_bytes(4) + zipped[:20],
+        b"\x01\x01" + (2**32 - 1).to_bytes(4) + packed,
+    ]
+
+
+def test_bombs_are_refused_before_the_work_is_done() -> None:
+    bombs = _bombs()
+    tracemalloc.start()
+    try:
+        for bomb in bombs:
+            with pytest.raises(DamagedFrame):
+                unwrap(bomb)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 4_000_000
+
+
+def test_what_is_compressible_beyond_the_ratio_is_stored_so_that_it_can_be_read() -> None:
+    content = bytes(30_000_000)
+    for compression in ("zstd", "gzip"):
+        assert unwrap(Framer(compression).wrap(content)) == content  # type: ignore[arg-type]
+
+
+def test_noise_is_never_anything_but_damage() -> None:
+    for _ in range(3000):
+        noise = b"\x01" + os.urandom(1 + os.urandom(1)[0] // 4)
+        try:
+            unwrap(noise)
+        except EverstepError as error:
+            assert type(error) is DamagedFrame
