@@ -232,14 +232,23 @@ class DamagedRecord(Damaged):
 
     code = "E501"
 
-    def __init__(self, run: str, seq: int, reason: str, number: int | None = None, good: int | None = None):
+    def __init__(self, run: str, seq: int, reason: str, number: int | None = None):
         self.run = run
         self.seq = seq
         self.number = number
-        self.good = good
+        self.reason = reason
+        self.good: int | None = None
         what = f"checkpoint {run}@{number}" if number is not None else f"record {seq} of run {run!r}"
-        back = "" if number is None else "; no older checkpoint is good" if good is None else f"; the newest good one is {run}@{good}"
-        super().__init__(f"{what} is damaged: {reason}{back}", remedy=None if good is None else f"Go back explicitly: store.load({f'{run}@{good}'!r}) or store.fork({f'{run}@{good}'!r}).")
+        super().__init__(f"{what} is damaged: {reason}")
+
+    @classmethod
+    def of_head(cls, run: str, seq: int, reason: str, number: int, good: int | None) -> DamagedRecord:
+        """The newest checkpoint of a run is damaged; `good` is the newest one that is not, if any."""
+        error = cls(run, seq, f"{reason}; " + (f"the newest good one is {run}@{good}" if good else "no older checkpoint is good"), number)
+        error.good = good
+        if good:
+            error.remedy = f"Go back explicitly: store.load({f'{run}@{good}'!r}) or store.fork({f'{run}@{good}'!r})."
+        return error
 
 
 class DamagedChunk(Damaged):

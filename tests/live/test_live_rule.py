@@ -624,3 +624,41 @@ def test_one_run_may_be_filled_by_many_threads_that_take_turns() -> None:
     for thread in threads:
         thread.join()
     assert {name: len(items) for name, items in save(run).items()} == {f"t{i}": 50 for i in range(8)}
+
+
+def test_objects_handed_in_are_compared_with_the_one_before_though_they_are_others() -> None:
+    run = opened()
+    for i in range(6):  # each time a new object that nobody else holds, as programs in a functional style make them
+        run.checkpoint(state={"log": [{"i": k, "text": "words " * 20} for k in range(200 + i)], "turn": i})
+        if i:
+            assert cost_of_last(run) < 300
+    assert run._store.load("r")["turn"] == 5
+    mine = Note([1])
+    run.checkpoint(state=mine)
+    run.checkpoint(state=Note([1, 2]))
+    assert [c.after for c in run._store.diff("r~1", "r")] == [2]
+    assert run.state == Note([1, 2])
+    mine.words.append("no longer the state")
+    assert save(run) == Note([1, 2])
+    run.state = {"l": []}
+    save(run)
+    save(run)
+    assert type(run.state) is TrackedDict
+
+
+def cost_of_last(run: everstep.Run) -> int:
+    record = run._store.backend.records("r", 0, 10**6, ("checkpoint",), newest=1)[0]
+    return len(record.body or b"")
+
+
+def test_an_object_handed_in_after_a_refusal_is_saved_as_a_whole() -> None:
+    run = opened()
+    run.checkpoint(state={"a": [1]})
+    with pytest.raises(Unstorable):
+        run.checkpoint(state={"a": [1, print]})
+    run.checkpoint(state={"a": [1, 2], "b": 3})
+    assert run._store.load("r") == {"a": [1, 2], "b": 3}
+    run.checkpoint(state={"a": [1, 2, 3], "b": 3})
+    assert run._store.load("r") == {"a": [1, 2, 3], "b": 3}
+    run.checkpoint()
+    assert run._store.load("r") == run.state == {"a": [1, 2, 3], "b": 3}

@@ -77,7 +77,7 @@ def pack(value: Any, default: Hook) -> bytes:
         if "Dict key" not in str(error):  # the one refusal that a detour helps with; any other would be tried again at each level
             raise
         return packb(_lower(value, default, 0), default, _OPTIONS)
-    if (b"\xc4" in out or b"\xc5" in out or b"\xc6" in out) and has_buffer(value):
+    if may_hold_bytes(out) and has_buffer(value):
         return packb(_lower(value, default, 0), default, _OPTIONS)
     return out
 
@@ -100,6 +100,11 @@ def same_bytes(value: Any, raw: bytes) -> bool:
         return packb(value, hook, _OPTIONS) == raw
     except TypeError:
         return False
+
+
+def may_hold_bytes(encoded: bytes) -> bool:
+    """Whether one of the marks of binary data is among the bytes. By chance it may be there without any."""
+    return b"\xc4" in encoded or b"\xc5" in encoded or b"\xc6" in encoded
 
 
 def has_buffer(value: Any) -> bool:

@@ -129,7 +129,7 @@ class Run:
             raise self._failure
         checked = check_note(note), check_tags(tags), to_meta(meta)
         if state is not _keep and state is not None:
-            saver.state = state
+            saver.hand_in(state)
         commit = self._store.commit(row, saver, *checked)
         self._row = commit.run
         return commit

@@ -43,7 +43,22 @@ def state_of(tracker: Tracker) -> Any:
 
 def replace_state(tracker: Tracker, state: Any) -> None:
     """Let another object be the state; it stays the very object."""
+    tracker.handed_in = False
     tracker.root[KEY] = state
+
+
+def hand_in(tracker: Tracker, state: Any) -> None:
+    """Like `replace_state`, for a program that does so again and again: the object is compared with what was saved of the one before."""
+    root, old = tracker.root, _get_dict(tracker.root, KEY)
+    part = root._plain.get(id(old)) if root._plain else None
+    tracked = state.__class__ is TrackedDict or state.__class__ is TrackedList
+    if part is None or part.shadow is None or tracked or state.__class__ in FROZEN:
+        root[KEY] = state
+    elif state is not old:
+        part.obj = state
+        root._plain = {id(state): part}
+        dict.__setitem__(root, KEY, state)
+    tracker.handed_in = True
 
 
 def collect(tracker: Tracker) -> list[Op]:
@@ -82,9 +97,10 @@ def settle(tracker: Tracker) -> None:
     if not TRUSTED:
         return
     for owner in list(tracker.owners.values()):
+        if tracker.handed_in and owner is tracker.root:
+            continue  # the next object is to be compared with this one
         for part in list(owner._plain.values()) if owner._plain else ():
-            # one reference each from its place, from `part` and from the call; more than three others cannot be ours
-            if part.obj.__class__ in _ADOPTABLE and sys.getrefcount(part.obj) <= _ALONE + 4:
+            if part.obj.__class__ in _ADOPTABLE and part.shadow is not None and len(part.at) == 1 and _is_ours(owner, part):
                 _adopt(tracker, owner, part)
         if not owner._plain:
             owner._plain = None
@@ -99,6 +115,7 @@ def forget(tracker: Tracker) -> Tracker:
     """A tracker of the same live state that knows of nothing stored: its next delta sets everything."""
     fresh = Tracker()
     fresh.generation = tracker.generation + 1
+    fresh.handed_in = tracker.handed_in
     value = state_of(tracker)
     _move(value, fresh)
     dict.__setitem__(tracker.root, KEY, None)
@@ -165,6 +182,10 @@ class _Gathering:
             new = self._dict(node, changes, old, path) if node.__class__ is TrackedDict else self._list(node, changes, old, path)
         if kids is not None:
             for kid in kids if len(kids) == 1 else {id(kid): kid for kid in kids}.values():
+                if kid._more is None and node.__class__ is TrackedDict:  # the usual case, without ceremony
+                    if kid._parent is node and kid._place not in new:
+                        self.visit(kid, self._enter(node, path, kid._place))
+                    continue
                 for place in _places(node, kid, [place for parent, place in kid._links() if parent is node]):
                     if not _within(place, new):
                         self._kid(kid, self._enter(node, path, place))
@@ -350,26 +371,27 @@ def _tracked(tracker: Tracker, obj: Any, sure: bool = False) -> Any:
     return node
 
 
+def _is_ours(owner: Any, part: Plain) -> bool:
+    """Whether nobody but its container and our bookkeeping refers to a plain part."""
+    ours = 1  # part.obj
+    if owner.__class__ is TrackedList:
+        ours += (owner._guard is not None) + (owner._first is part.obj) + (owner._last is part.obj)
+    return sys.getrefcount(part.obj) == _ALONE + ours
+
+
 def _adopt(tracker: Tracker, owner: Any, part: Plain) -> None:
-    """Replace a plain part by a tracked one, unnoticed, if nobody but its container refers to it."""
-    if part.shadow is None or len(part.at) > 1:
-        return
+    """Replace a plain part that is ours alone by a tracked one, unnoticed."""
     places = _places(owner, part.obj, part.at)
     if len(places) != 1:
         return
     place = places[0]
-    ours = 1  # part.obj
-    if owner.__class__ is TrackedList:
-        ours += (owner._guard is not None) + (owner._first is part.obj) + (owner._last is part.obj)
-    if _references(owner, place) != _ALONE + ours:
-        return
     node = _tracked(tracker, part.obj)
     del owner._plain[id(part.obj)]
     if owner.__class__ is TrackedDict:
-        dict.__setitem__(owner, place, node)
+        _set_dict(owner, place, node)
         owner._take(node, place)
         return
-    list.__setitem__(owner, place, node)
+    _set_list(owner, place, node)
     if owner._guard is not None:
         owner._guard[place] = node
     if owner._first is part.obj:
@@ -399,18 +421,18 @@ def _unheld(tracker: Tracker, i: int) -> bool:
     return _references(tracker.seen, i) <= expected
 
 
-def _measure() -> tuple[int, bool]:
-    """What `_references` says of an object that only its container holds, and whether it counts further ones rightly."""
-    container: list[Any] = [{}, []]
-    alone = _references(container, 0)
-    extra = container[0]
-    right = _references(container, 0) == alone + 1
-    del extra
+def _trusted() -> bool:
+    """Whether reference counts can be relied on here: they must tell an object that is ours alone from one that is not."""
+    if sysconfig.get_config_var("Py_GIL_DISABLED") or sys.implementation.name != "cpython":
+        return False
     node = TrackedDict.bare(Tracker())
-    dict.__setitem__(node, "x", [])
-    right = right and _references(container, 0) == _references(container, 1) == _references(node, "x") == alone
-    gil = not sysconfig.get_config_var("Py_GIL_DISABLED")
-    return alone, right and gil and sys.implementation.name == "cpython"
+    _set_dict(node, "x", [])
+    alone = _references(node, "x") == _ALONE
+    part = Plain(_get_dict(node, "x"), "x")
+    ours = _is_ours(node, part)
+    other = part.obj
+    return alone and ours and not _is_ours(node, part) and other is part.obj
 
 
-_ALONE, TRUSTED = _measure()
+_ALONE = _references([{}], 0)  # of an object that only its container holds
+TRUSTED = _trusted()

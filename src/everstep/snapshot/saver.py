@@ -47,7 +47,11 @@ class Saver:
 
     def begin(self, state: Any) -> None:
         """Take an initial state that is not stored yet."""
-        self._tracker = collect.forget(collect.start(state))
+        try:
+            self._tracker = collect.forget(collect.start(state))
+        except (TypeError, ValueError, RecursionError, Unstorable, LimitExceeded):
+            explain(state)
+            raise
 
     def go_on(self, state: Any, deltas: int, delta_bytes: int) -> None:
         """Take a state that was loaded, together with how far behind its base is."""
@@ -65,6 +69,10 @@ class Saver:
     @state.setter
     def state(self, value: Any) -> None:
         collect.replace_state(self._tracker, value)
+
+    def hand_in(self, value: Any) -> None:
+        """Take an object of the program's own as the state, to be compared with the last one."""
+        collect.hand_in(self._tracker, value)
 
     def build(self, whole: bool = False) -> Saved:
         """What the next checkpoint writes; with `whole`, a base in any case. On an error nothing is lost: the next one says everything."""

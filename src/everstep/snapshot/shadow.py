@@ -11,7 +11,7 @@ from typing import Any
 from ormsgpack import Fragment
 
 from everstep.codec.kinds import Unknown, kind_of
-from everstep.codec.values import FROZEN, Decoder, encode, same_bytes
+from everstep.codec.values import FROZEN, Decoder, encode, may_hold_bytes, same_bytes
 from everstep.snapshot.delta import SET, Op, Path, difference
 
 WHOLE = 32 * 1024
@@ -21,15 +21,16 @@ _BYTES = frozenset({bytes, bytearray, memoryview})
 class Shadow:
     """What one value was saved as: `raw` if small, else `blocks` of a list or `fields` of a dict or object."""
 
-    __slots__ = ("binary", "blocks", "cls", "fields", "raw")
+    __slots__ = ("binary", "blocks", "cls", "fields", "raw", "slice")
 
-    def __init__(self, value: Any, path: str = "state"):
+    def __init__(self, value: Any, slice: bool = False):
         self.cls = type(value)
         self.blocks: list[tuple[int, Shadow]] | None = None
         self.fields: dict[Any, Shadow] | None = None
-        self.raw: bytes | None = encode(value, path)
+        self.raw: bytes | None = encode(value)
         self.binary = _has_bytes(self.raw, value)
-        if len(self.raw) <= WHOLE:
+        self.slice = slice  # a block of a list, which stays in one piece however long it is
+        if slice or len(self.raw) <= WHOLE:
             return
         if self.cls is list and len(value) > 1:
             self.blocks, self.raw = _blocks(value), None
@@ -54,7 +55,7 @@ class Shadow:
             return None
         else:
             difference(self.neutral(), _neutral(encode(value)), path, ops)
-        self.__init__(value)  # type: ignore[misc]
+        self.__init__(value, self.slice)  # type: ignore[misc]
         return None
 
     def _unchanged(self, value: Any) -> bool:
@@ -121,7 +122,7 @@ class Shadow:
 
     def _copy(self) -> Shadow:
         out = object.__new__(Shadow)
-        out.cls, out.raw, out.binary = self.cls, self.raw, self.binary
+        out.cls, out.raw, out.binary, out.slice = self.cls, self.raw, self.binary, self.slice
         out.blocks = None if self.blocks is None else [(count, block._copy()) for count, block in self.blocks]
         out.fields = None if self.fields is None else {k: v._copy() for k, v in self.fields.items()}
         return out
@@ -174,7 +175,7 @@ def _blocks(value: list[Any]) -> list[tuple[int, Shadow]]:
 
 
 def _block(value: list[Any], start: int, stop: int) -> tuple[int, Shadow]:
-    return stop - start, Shadow(_slice(value, start, stop - start))
+    return stop - start, Shadow(_slice(value, start, stop - start), slice=stop - start > 1)
 
 
 def _slice(value: list[Any], at: int, count: int) -> Any:
@@ -202,7 +203,7 @@ def _neutral(raw: bytes) -> Any:
 
 def _has_bytes(raw: bytes, value: Any) -> bool:
     """Whether bytes stand in a value: only then can a bytearray of the same content have taken their place."""
-    if b"\xc4" not in raw and b"\xc5" not in raw and b"\xc6" not in raw:
+    if not may_hold_bytes(raw):
         return False
     todo = [value]
     while todo:

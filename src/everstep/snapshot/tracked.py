@@ -13,6 +13,7 @@ methods know. Reading a plain value from a tracked dict costs one Python call; n
 from __future__ import annotations
 
 from collections.abc import Callable, ItemsView, Iterable, Iterator, ValuesView
+from operator import index as as_index
 from operator import is_
 from typing import Any, SupportsIndex
 
@@ -40,12 +41,13 @@ class Plain:
 class Tracker:
     """What all containers of one state share: which of them hold plain parts, and which lists were seen."""
 
-    __slots__ = ("generation", "owners", "root", "seen")
+    __slots__ = ("generation", "handed_in", "owners", "root", "seen")
 
     def __init__(self) -> None:
         self.owners: dict[int, Any] = {}  # by id: containers that hold plain parts
         self.seen: list[TrackedList] = []
         self.generation = 0
+        self.handed_in = False  # the program hands in its own object at each checkpoint
         self.root = TrackedDict.bare(self)
 
 
@@ -148,9 +150,15 @@ class Node:
 class _Values(ValuesView[Any]):
     """Hands out values through the container, so that lists are seen."""
 
+    def __reversed__(self) -> Iterator[Any]:
+        return (self._mapping[key] for key in reversed(self._mapping))  # type: ignore[attr-defined]
+
 
 class _Items(ItemsView[Any, Any]):
     """Hands out items through the container, so that lists are seen."""
+
+    def __reversed__(self) -> Iterator[tuple[Any, Any]]:
+        return ((key, self._mapping[key]) for key in reversed(self._mapping))  # type: ignore[attr-defined]
 
 
 class TrackedDict(Node, dict[Any, Any]):
@@ -244,6 +252,9 @@ class TrackedDict(Node, dict[Any, Any]):
     def clear(self) -> None:
         for key in list(self):
             del self[key]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self.update(*args, **kwargs)  # never called when one is made; somebody may call it later
 
     def update(self, *args: Any, **kwargs: Any) -> None:
         if len(args) > 1:
@@ -527,6 +538,9 @@ class TrackedList(Node, list[Any]):
         for i in sorted(range(start, stop, step), reverse=True):
             self._replace(i, i + 1, [])
 
+    def __init__(self, items: Iterable[Any] = ()) -> None:
+        self[:] = items  # never called when one is made; somebody may call it later
+
     def extend(self, items: Iterable[Any]) -> None:
         new = list(items)
         if len(new) == 1:
@@ -544,7 +558,7 @@ class TrackedList(Node, list[Any]):
 
     def insert(self, index: SupportsIndex, value: Any) -> None:
         size = len(self)
-        i = index.__index__()
+        i = as_index(index)
         i = max(0, i + size) if i < 0 else min(i, size)
         self._replace(i, i, [value])
 
@@ -613,7 +627,7 @@ class TrackedList(Node, list[Any]):
 
 
 def _position(index: SupportsIndex, size: int, message: str) -> int:
-    i = index.__index__()
+    i = as_index(index)
     if i < 0:
         i += size
     if not 0 <= i < size:

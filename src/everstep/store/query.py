@@ -18,42 +18,22 @@ _MOST = 10_000
 Time = datetime | float | int
 
 
-def make_query(
-    *,
-    status: str | None = None,
-    workflow: str | None = None,
-    session: str | None = None,
-    parent: str | None = None,
-    prefix: str | None = None,
-    tag: str | Iterable[str] = (),
-    note: str | None = None,
-    meta: Mapping[str, Any] | None = None,
-    since: Time | None = None,
-    until: Time | None = None,
-    oldest_first: bool = False,
-    after: int | None = None,
-    limit: int | None = None,
-) -> Query:
+_COMMON = ("tag", "note", "meta", "since", "until", "oldest_first", "after", "limit")
+FILTERS = {"runs": ("status", "workflow", "session", "parent", "prefix", *_COMMON), "checkpoints": _COMMON}
+
+
+def make_query(what: str, **filters: Any) -> Query:
     """The filters of `Store.runs` and `Store.checkpoints`, checked."""
+    unknown = set(filters) - set(FILTERS[what])
+    if unknown:
+        raise InvalidArgument(f"{', '.join(sorted(unknown))}: no such filter for {what}", remedy=f"Use {', '.join(FILTERS[what])}.")
+    status, limit = filters.get("status"), filters.get("limit")
     if status is not None and status not in tuple(Status):
         raise InvalidArgument(f"{status!r} is no status", remedy=f"Use one of {', '.join(Status)}.")
     if limit is not None and not 1 <= limit <= _MOST:
         raise InvalidArgument(f"limit {limit} is not between 1 and {_MOST}")
-    return Query(
-        status=status,
-        workflow=workflow,
-        session=session,
-        parent=parent,
-        prefix=prefix,
-        tags=check_tags(tag),
-        note=note,
-        meta=dict(meta or {}),
-        since=to_us(since),
-        until=to_us(until),
-        oldest_first=oldest_first,
-        after=after,
-        limit=limit,
-    )
+    given = {**filters, "since": to_us(filters.get("since")), "until": to_us(filters.get("until")), "meta": dict(filters.get("meta") or {})}
+    return Query(tags=check_tags(given.pop("tag", ())), **given)
 
 
 def list_runs(backend: Backend, query: Query) -> Page[RunInfo]:

@@ -97,8 +97,13 @@ def load(backend: Backend, row: RunRow, number: int) -> Loaded:
     except Damaged as error:
         if number != row.checkpoints:
             raise
-        good = newest_good(backend, row, number - 1)
-        raise DamagedRecord(row.id, row.head_seq, error.message, number, good) from error
+        raise of_head(backend, row, error) from error
+
+
+def of_head(backend: Backend, row: RunRow, error: Damaged) -> DamagedRecord:
+    """An error about the head that names the newest good checkpoint."""
+    reason = error.reason if isinstance(error, DamagedRecord) else error.message
+    return DamagedRecord.of_head(row.id, row.head_seq, reason, row.checkpoints, newest_good(backend, row, row.checkpoints - 1))
 
 
 def newest_good(backend: Backend, row: RunRow, number: int) -> int | None:
@@ -121,22 +126,24 @@ def _load(backend: Backend, row: RunRow, number: int) -> Loaded:
     size = 0
     for record in deltas:
         content = _content(row, record)
-        if content != NO_DELTA:
-            value = apply(value, _ops(decoder, content, row, record))
-            size += len(content)
+        value = apply(value, _ops(decoder, content, row, record))
+        size += len(content)
     return Loaded(value, len(deltas), size, bool(loader.decoder.objects or decoder.objects))
 
 
 def look(backend: Backend, row: RunRow, number: int) -> Any:
     """A lazy, read-only view of one checkpoint."""
-    base, deltas = _records(backend, row, number)
-    loader = LazyLoader(lambda digests: backend.chunks(row.family, digests), unwrap)
-    value = loader.load(_content(row, base)) if base is not None else None
-    decoder = Decoder()
-    for record in deltas:
-        content = _content(row, record)
-        if content != NO_DELTA:
-            value = apply(value, _ops(decoder, content, row, record))
+    try:
+        base, deltas = _records(backend, row, number)
+        loader = LazyLoader(lambda digests: backend.chunks(row.family, digests), unwrap)
+        value = loader.load(_content(row, base)) if base is not None else None
+        decoder = Decoder()
+        for record in deltas:
+            value = apply(value, _ops(decoder, _content(row, record), row, record))
+    except Damaged as error:
+        if number != row.checkpoints:
+            raise
+        raise of_head(backend, row, error) from error
     return view(value)
 
 
@@ -176,6 +183,8 @@ def _content(row: RunRow, record: Record) -> bytes:
 
 
 def _ops(decoder: Decoder, content: bytes, row: RunRow, record: Record) -> list[Op]:
+    if content == NO_DELTA:
+        raise DamagedRecord(row.id, record.seq, "it has no delta, and the base that should follow it is gone", record.number)
     ops = decoder.decode(content)
     if not isinstance(ops, list):
         raise DamagedRecord(row.id, record.seq, "its body is no delta", record.number)

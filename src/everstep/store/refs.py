@@ -42,8 +42,8 @@ def resolve(backend: Backend, ref: str) -> tuple[RunRow, int]:
         row = find_run(backend, parsed.run)
     number = _number(backend, row, parsed.at) - parsed.back
     if not 1 <= number <= row.checkpoints:
-        has = f"it has {row.checkpoints}" if row.checkpoints else "it has none yet"
-        raise NotFound(f"run {row.id!r} has no checkpoint {number if row.checkpoints else ref}: {has}")
+        has = f"its checkpoints are 1 to {row.checkpoints}" if row.checkpoints else "it has no checkpoint yet"
+        raise NotFound(f"{ref!r} names no checkpoint of run {row.id!r}: {has}")
     return row, number
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from everstep.backends.base import Backend, Commit
 from everstep.clock import clock
 from everstep.codec.frame import Compression, Framer
-from everstep.errors import InvalidArgument
+from everstep.errors import InvalidArgument, RunExists
 from everstep.ids import check_id, check_tag, new_id
 from everstep.records import RunRow, Status, Tag
 from everstep.snapshot.diff import Change
@@ -58,20 +58,23 @@ class BaseStore:
     def runs(self, **filters: Any) -> Page[RunInfo]:
         """Runs, newest first. Filters: status, workflow, session, parent, prefix, tag (one or several, all must fit), note (a part of it),
         meta (a dict of key and value), since, until (datetime or seconds), oldest_first, limit, after (the `next` of the page before)."""
-        return query.list_runs(self.backend, query.make_query(**filters))
+        return query.list_runs(self.backend, query.make_query("runs", **filters))
 
     def checkpoints(self, run_id: str, **filters: Any) -> Page[Checkpoint]:
         """Checkpoints of a run, newest first. Filters as for `runs`, where they make sense: tag, note, meta, since, until."""
-        odd = set(filters) & {"status", "workflow", "session", "parent", "prefix"}
-        asked = query.make_query(**filters)
         row = find_run(self.backend, run_id)
-        if any(getattr(row, name, None) != filters[name] for name in odd if name != "prefix"):
-            return Page()
-        return query.list_checkpoints(self.backend, row, asked)
+        about_run = {name: filters.pop(name) for name in ("status", "workflow", "session", "parent") if name in filters}
+        if any(getattr(row, name) != value for name, value in about_run.items()):
+            return Page()  # they are the same for all checkpoints of a run
+        return query.list_checkpoints(self.backend, row, query.make_query("checkpoints", **filters))
 
     def checkpoint(self, ref: str) -> Checkpoint:
         """One checkpoint."""
-        return Checkpoint(reading.checkpoint_record(self.backend, *resolve(self.backend, ref)))
+        row, number = resolve(self.backend, ref)
+        record = reading.checkpoint_record(self.backend, row, number)
+        later = (tag.name for tag in self.backend.tags(row.id) if tag.number == number)
+        record.tags = tuple(dict.fromkeys((*record.tags, *later)))
+        return Checkpoint(record)
 
     def diff(self, a: str, b: str) -> list[Change]:
         """The changes from the state of one ref to that of another, by path."""
@@ -132,7 +135,10 @@ class BaseStore:
         chain = Chain(self.framer, new_row(id or new_id(), **fields), None)
         chain.start()
         commit = chain.commit()
-        self.backend.commit(commit)
+        try:
+            self.backend.commit(commit)
+        except RunExists:  # somebody else was faster; the lease says who may go on
+            return find_run(self.backend, commit.run.id)
         return commit.run
 
     def commit(self, row: RunRow, saver: Saver, note: str | None, tags: tuple[str, ...], meta: str | None) -> Commit:

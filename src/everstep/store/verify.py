@@ -14,7 +14,7 @@ from typing import Literal
 from everstep.backends.base import Backend, Query
 from everstep.codec.frame import unwrap
 from everstep.codec.values import Decoder
-from everstep.errors import Damaged, EverstepError, InvalidArgument
+from everstep.errors import Damaged, EverstepError, InvalidArgument, StoreClosed
 from everstep.records import ZERO, Kind, Record, RunRow, record_fault, shift
 from everstep.snapshot.tree import Loader
 
@@ -70,6 +70,8 @@ class _Check:
     def all(self) -> None:
         try:
             self._runs()
+        except StoreClosed:
+            raise
         except EverstepError as error:
             self._add(error, "store")
         if self._report.depth == "full":
