@@ -63,7 +63,8 @@ def _apply(root: Any, op: Op) -> Any:
 
 
 def _spliced(text: str, op: Op) -> str:
-    return text[: op[2]] + str(op[4]) + text[op[2] + op[3] :]
+    spliced: str = text[: op[2]] + op[4] + text[op[2] + op[3] :]
+    return spliced
 
 
 def inside(root: Any, path: Sequence[Any]) -> Any:

@@ -64,6 +64,7 @@ class BaseStore:
         """Checkpoints of a run, newest first. Filters as for `runs`, where they make sense: tag, note, meta, since, until."""
         row = find_run(self.backend, run_id)
         about_run = {name: filters.pop(name) for name in ("status", "workflow", "session", "parent") if name in filters}
+        query.make_query("runs", **about_run)  # refuses what makes no sense
         if any(getattr(row, name) != value for name, value in about_run.items()):
             return Page()  # they are the same for all checkpoints of a run
         return query.list_checkpoints(self.backend, row, query.make_query("checkpoints", **filters))
