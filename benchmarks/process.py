@@ -25,8 +25,10 @@ class Missing(Exception):
 def environment() -> dict[str, str]:
     """The parent's, with this package importable and the peers told not to call home."""
     paths = [str(ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    # Without bytecode every start would compile the package again, which an installed one never does.
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     quiet = {"LANGSMITH_TRACING": "false", "OPENAI_AGENTS_DISABLE_TRACING": "1", "DO_NOT_TRACK": "1"}
-    return {**os.environ, **quiet, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    return {**kept, **quiet, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
 
 
 def subject(action: str, name: str, turns: int, folder: Path, wrapper: tuple[str, ...] = ()) -> dict[str, Any]:

@@ -8,7 +8,6 @@ allowed in them because refs and terminals give those a meaning.
 from __future__ import annotations
 
 import re
-import secrets
 from dataclasses import dataclass
 
 from everstep.errors import InvalidArgument
@@ -20,6 +19,8 @@ _TAG = re.compile(r"[^\W\d][^\s@~\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2
 
 def new_id(length: int = 12) -> str:
     """A random id of unmistakable characters; 12 of them carry 60 bits."""
+    import secrets  # only here, because importing it takes longer than all of this module
+
     return "".join(secrets.choice(_ALPHABET) for _ in range(length))
 
 

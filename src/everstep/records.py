@@ -63,13 +63,37 @@ class Record:
     digest: bytes
 
 
-def chain(before: bytes, run: str, seq: int, kind: str, epoch: int, at: int, number: int, note: str | None, tags: Sequence[str], meta: str | None, body_digest: bytes) -> bytes:
+def chain(
+    before: bytes,
+    run: str,
+    seq: int,
+    kind: str,
+    epoch: int,
+    at: int,
+    number: int,
+    note: str | None,
+    tags: Sequence[str],
+    meta: str | None,
+    body_digest: bytes,
+) -> bytes:
     """The digest of a record, given that of the record before it. `meta` is the JSON text as stored."""
     header = packb([run, seq, kind, epoch, at, number, note, tags, meta])
     return sha256(before + header + body_digest).digest()
 
 
-def make_record(before: bytes, run: str, seq: int, kind: str, epoch: int, at: int, number: int, body: bytes, note: str | None = None, tags: tuple[str, ...] = (), meta: str | None = None) -> Record:
+def make_record(
+    before: bytes,
+    run: str,
+    seq: int,
+    kind: str,
+    epoch: int,
+    at: int,
+    number: int,
+    body: bytes,
+    note: str | None = None,
+    tags: tuple[str, ...] = (),
+    meta: str | None = None,
+) -> Record:
     body_digest = sha256(body).digest()
     digest = chain(before, run, seq, kind, epoch, at, number, note, tags, meta, body_digest)
     return Record(run, seq, kind, epoch, at, number, note, tags, meta, body, body_digest, digest)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 from everstep.backends.base import Backend
 from everstep.errors import InvalidArgument, UnknownBackend
@@ -49,6 +48,8 @@ def default_path(start: Path) -> Path:
 def _sqlite_path(url: str, rest: str) -> Path:
     if not rest.startswith("/") or len(rest) < 2:
         raise InvalidArgument(f"{url!r} names no file", remedy="Write sqlite:///relative.db or sqlite:////absolute.db.")
+    from urllib.parse import unquote  # only here, because importing it takes longer than all of this module
+
     return Path(unquote(rest[1:]))
 
 

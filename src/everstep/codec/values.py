@@ -33,7 +33,6 @@ from fractions import Fraction
 from pathlib import Path, PosixPath, PurePath, PurePosixPath, PureWindowsPath, WindowsPath
 from typing import Any, NoReturn
 from uuid import UUID
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import ormsgpack
 from ormsgpack import Ext, packb, unpackb
@@ -47,7 +46,21 @@ MAX_NESTED = 100
 _nesting = threading.local()
 OBJECT, REFERENCE = 20, 30
 SCALARS = frozenset({type(None), bool, int, float, str, bytes})
-FROZEN = SCALARS | {datetime, date, time, timedelta, UUID, Decimal, Fraction, complex, range, PosixPath, WindowsPath, PurePosixPath, PureWindowsPath}
+FROZEN = SCALARS | {
+    datetime,
+    date,
+    time,
+    timedelta,
+    UUID,
+    Decimal,
+    Fraction,
+    complex,
+    range,
+    PosixPath,
+    WindowsPath,
+    PurePosixPath,
+    PureWindowsPath,
+}
 _OPTIONS = (
     ormsgpack.OPT_PASSTHROUGH_TUPLE
     | ormsgpack.OPT_PASSTHROUGH_SUBCLASS
@@ -211,7 +224,7 @@ def _zone(tz: Any) -> Any:
     if type(tz) is timezone:
         offset = tz.utcoffset(None)
         return [offset.days * 86400 + offset.seconds, offset.microseconds, tz.tzname(None)]
-    if isinstance(tz, ZoneInfo) and tz.key:
+    if (zoneinfo := sys.modules.get("zoneinfo")) and isinstance(tz, zoneinfo.ZoneInfo) and tz.key:
         return tz.key
     raise TypeError(f"a time zone of type {type(tz).__qualname__}")
 
@@ -327,6 +340,8 @@ def _unzone(tz: Any) -> Any:
     if tz is None:
         return None
     if isinstance(tz, str):
+        from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
         try:
             return ZoneInfo(tz)
         except (ZoneInfoNotFoundError, ValueError) as error:
@@ -433,7 +448,9 @@ def _explain(value: Any, path: str, depth: int, nested: int, above: frozenset[in
         raise Unstorable(path, "contains itself", remedy="Break the cycle: keep an id or a key instead of the object.")
     nested += type(value) not in (list, dict) and type(value) not in _transparent
     if depth > MAX_DEPTH or nested > MAX_NESTED:
-        raise LimitExceeded(f"{path:.80}… is nested too deeply: the limits are {MAX_DEPTH} levels, {MAX_NESTED} of them tuples, sets or objects")
+        raise LimitExceeded(
+            f"{path:.80}… is nested too deeply: the limits are {MAX_DEPTH} levels, {MAX_NESTED} of them tuples, sets or objects"
+        )
     inside = above | {id(value)}
     for step, child in _children(value, path):
         _explain(child, step, depth + 1, nested, inside)
@@ -446,7 +463,9 @@ def _children(value: Any, path: str) -> list[tuple[str, Any]]:
         try:
             value.encode()
         except UnicodeEncodeError:
-            raise Unstorable(path, "is text with a lone surrogate", remedy="Clean the text: text.encode('utf-8', 'replace').decode().") from None
+            raise Unstorable(
+                path, "is text with a lone surrogate", remedy="Clean the text: text.encode('utf-8', 'replace').decode()."
+            ) from None
         return []
     if cls in FROZEN or cls is bytearray:
         _probe(value, path)

@@ -107,7 +107,9 @@ class AsyncRun:
     def state(self, value: Any) -> None:
         self._run.state = value
 
-    async def checkpoint(self, note: str | None = None, tags: Iterable[str] | str = (), meta: Mapping[str, Any] | None = None, state: Any = _keep) -> Checkpoint:
+    async def checkpoint(
+        self, note: str | None = None, tags: Iterable[str] | str = (), meta: Mapping[str, Any] | None = None, state: Any = _keep
+    ) -> Checkpoint:
         """Save the state; see `Run.checkpoint`. If the waiting task is cancelled, the save still takes place."""
         run = self._run
         if run._durability != "sync":

@@ -6,16 +6,16 @@ ended. Nothing is saved but by `checkpoint`. One handle belongs to one thread or
 
 from __future__ import annotations
 
-import traceback
 from collections import deque
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from threading import Condition
 from types import TracebackType
 from typing import Any, Literal
 
 from everstep.backends.base import Commit
 from everstep.codec.values import decode, encode
-from everstep.errors import EverstepError, InvalidArgument, RunClosed, StoreFull
+from everstep.errors import Conflict, EverstepError, InvalidArgument, LostLease, RunClosed
 from everstep.records import Record, RunRow, Status
 from everstep.runtime.lease import Keeper
 from everstep.snapshot.saver import Saver
@@ -102,7 +102,9 @@ class Run:
         loaded = load(self._store.backend, row, row.checkpoints)
         saver.go_on(loaded.revived(), loaded.deltas, loaded.delta_bytes)
 
-    def checkpoint(self, note: str | None = None, tags: Iterable[str] | str = (), meta: Mapping[str, Any] | None = None, state: Any = _keep) -> Checkpoint:
+    def checkpoint(
+        self, note: str | None = None, tags: Iterable[str] | str = (), meta: Mapping[str, Any] | None = None, state: Any = _keep
+    ) -> Checkpoint:
         """Save the state; when this returns, it is durable (unless the run was opened with another durability).
 
         `state` hands in an object of your own, which is compared with the last checkpoint and becomes `run.state`.
@@ -140,7 +142,7 @@ class Run:
         if commit.was is not None and row.head_seq >= commit.run.head_seq:
             self._row = commit.was
         saver.lost()
-        if isinstance(error, EverstepError) and not isinstance(error, StoreFull):
+        if isinstance(error, EverstepError) and (error.written != "no" or isinstance(error, (LostLease, Conflict))):
             self._failure = error  # fenced, or the disk failed: this handle writes no more
 
     @staticmethod
@@ -180,6 +182,8 @@ class Run:
         try:
             self._leave(kind, error, trace)
         except EverstepError as trouble:
+            with suppress(EverstepError):  # best effort: otherwise the lease ends by itself
+                self._store.backend.release(self._open()[0])
             if error is None:
                 raise
             error.add_note(f"Everstep could not record how run {self.id!r} ended: {trouble}")
@@ -199,6 +203,8 @@ class Run:
         if error is None:
             chain.status(Status.SUCCEEDED)
         elif isinstance(error, Exception):
+            import traceback
+
             text = "".join(traceback.format_exception(kind, error, trace))[-20_000:].encode("utf-8", "replace").decode()
             message = str(error)[:2_000].encode("utf-8", "replace").decode()
             chain.status(Status.FAILED, error={"type": type(error).__qualname__, "message": message, "traceback": text})
@@ -215,5 +221,3 @@ class Run:
         from everstep.runtime.aio import AsyncRun
 
         await AsyncRun.leave(self, *problem)
-
-

@@ -8,7 +8,6 @@ that a change which comes in between is found again next time instead of being l
 from __future__ import annotations
 
 import sys
-import sysconfig
 from typing import Any
 
 from everstep.codec.values import FROZEN, encode, hook, pack
@@ -423,7 +422,7 @@ def _unheld(tracker: Tracker, i: int) -> bool:
 
 def _trusted() -> bool:
     """Whether reference counts can be relied on here: they must tell an object that is ours alone from one that is not."""
-    if sysconfig.get_config_var("Py_GIL_DISABLED") or sys.implementation.name != "cpython":
+    if "t" in sys.abiflags or sys.implementation.name != "cpython":  # without the GIL, counts are split between threads
         return False
     node = TrackedDict.bare(Tracker())
     _set_dict(node, "x", [])

@@ -12,7 +12,7 @@ from typing import Any
 from ormsgpack import unpackb
 
 from everstep.codec.kinds import Unknown
-from everstep.codec.values import FROZEN, Decoder, revived
+from everstep.codec.values import FROZEN, Decoder, decode, encode
 from everstep.snapshot.tree import Loader, pairs_of, whole
 
 
@@ -123,7 +123,7 @@ def view(value: Any) -> Any:
         return DictView(value)
     if cls is list or cls is LazyList:
         return ListView(value)
-    return value if cls in FROZEN else revived(plain(value))
+    return value if cls in FROZEN else decode(encode(plain(value)))  # a copy: what is handed out may be changed, the view may not
 
 
 def plain(value: Any) -> Any:

@@ -67,7 +67,9 @@ def check_note(note: str | None) -> str | None:
     if not isinstance(note, str):
         raise InvalidArgument(f"a note is text, not {type(note).__name__}")
     if len(note) > 10_000:
-        raise InvalidArgument(f"a note of {len(note):,} characters is too long (the limit is 10,000)", remedy="Keep long text in the state.")
+        raise InvalidArgument(
+            f"a note of {len(note):,} characters is too long (the limit is 10,000)", remedy="Keep long text in the state."
+        )
     _check_text(note, "the note")
     return note
 
@@ -78,7 +80,9 @@ def to_meta(meta: Mapping[str, Any] | None) -> str | None:
         return None
     for key, value in meta.items():
         if not isinstance(key, str) or not (value is None or isinstance(value, (str, int, float, bool))):
-            raise InvalidArgument(f"metadata {key!r}={value!r:.60} is no text key with a JSON scalar", remedy="Keep structured data in the state.")
+            raise InvalidArgument(
+                f"metadata {key!r}={value!r:.60} is no text key with a JSON scalar", remedy="Keep structured data in the state."
+            )
         if isinstance(value, int) and not -(2**63) <= value < 2**63:
             raise InvalidArgument(f"metadata {key!r}={value} does not fit into 64 bits")
         _check_text(key, "a metadata key")

@@ -29,7 +29,9 @@ Edit = Mapping[Any, Any] | Callable[[Any], Any]
 class BaseStore:
     """Runs, checkpoints and states in one backend."""
 
-    def __init__(self, backend: Backend, *, compression: Compression = "zstd", level: int | None = None, threshold: int = 256, checking: bool = False):
+    def __init__(
+        self, backend: Backend, *, compression: Compression = "zstd", level: int | None = None, threshold: int = 256, checking: bool = False
+    ):
         self.backend = backend
         self.framer = Framer(compression, level, threshold)
         self._checking = checking
@@ -165,4 +167,3 @@ def _edited(state: Any, edit: Edit) -> Any:
         raise InvalidArgument(f"the state is a {type(state).__name__}, so keys cannot be set in it", remedy="Give a function as edit=.")
     state.update(edit)
     return state
-

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
+import os
 from typing import Any
 
 from ormsgpack import packb
@@ -17,7 +17,7 @@ from everstep.snapshot.saver import Saved
 
 def new_row(run: str, family: bytes | None = None, **fields: Any) -> RunRow:
     """The row of a run that does not exist yet."""
-    key = secrets.token_bytes(16)
+    key = os.urandom(16)
     now = clock.now_us()
     given = {"workflow": None, "session": None, "tags": (), "note": None, "meta": None, "parent": None, "parent_number": 0, **fields}
     return RunRow(
@@ -44,7 +44,9 @@ class Chain:
     def add(self, kind: str, content: bytes, note: str | None = None, tags: tuple[str, ...] = (), meta: str | None = None) -> None:
         row = self._row
         if row.head_seq >= MAX_SEQ:
-            raise LimitExceeded(f"run {row.id!r} has {row.head_seq:,} records, which is the limit", remedy="Go on in a fork: store.fork(run_id).")
+            raise LimitExceeded(
+                f"run {row.id!r} has {row.head_seq:,} records, which is the limit", remedy="Go on in a fork: store.fork(run_id)."
+            )
         body = self._framer.wrap(content)
         row.head_seq += 1
         record = make_record(row.head_digest, row.id, row.head_seq, kind, row.epoch, self._at, row.checkpoints, body, note, tags, meta)
