@@ -34,6 +34,8 @@ _NONE, _ZSTD, _GZIP = 0, 1, 2
 _DICTIONARY, _ENCRYPTED = 4, 8
 _PLAIN = bytes((VERSION, _NONE))
 _local = threading.local()
+_SHORT = 8192
+_PARAMETER = zstd.CompressionParameter
 
 
 class Framer:
@@ -85,11 +87,19 @@ def unwrap(frame: bytes) -> bytes:
 
 
 def _zstd(content: bytes, level: int) -> bytes:
-    # A compressor is costly to make and not thread-safe, so each thread keeps one for each level.
-    pool: dict[int, Any] = _local.__dict__.setdefault("pool", {})
-    compressor = pool.get(level)
+    # A compressor is costly to make and not thread-safe, so each thread keeps one for each level. For short content it
+    # gets tables that stay in the processor's cache, where the usual ones are cold after every wait for the disk.
+    try:
+        pool: dict[tuple[int, bool], Any] = _local.pool
+    except AttributeError:
+        pool = _local.pool = {}
+    short = len(content) <= _SHORT
+    compressor = pool.get((level, short))
     if compressor is None:
-        compressor = pool[level] = zstd.ZstdCompressor(level=level)
+        options: dict[int, int] = {_PARAMETER.compression_level: level}
+        if short and level > 0:
+            options.update({_PARAMETER.window_log: 13, _PARAMETER.hash_log: 11})
+        compressor = pool[level, short] = zstd.ZstdCompressor(options=options)
     packed: bytes = compressor.compress(content, zstd.ZstdCompressor.FLUSH_FRAME)
     return packed
 

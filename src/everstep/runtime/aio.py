@@ -7,8 +7,8 @@ other tasks that wait at that moment. What reads from disk goes to worker thread
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -25,17 +25,20 @@ class _Bridge:
 
     def __init__(self, loop: asyncio.AbstractEventLoop):
         self._loop = loop
-        self._outcomes: deque[tuple[_Save, BaseException | None]] = deque()
+        self._lock = Lock()
+        self._outcomes: list[tuple[_Save, BaseException | None]] = []
 
     def settle(self, save: _Save, error: BaseException | None) -> None:
-        first = not self._outcomes
-        self._outcomes.append((save, error))
+        with self._lock:  # otherwise the loop could empty the list between the look at it and the append, and never wake again
+            first = not self._outcomes
+            self._outcomes.append((save, error))
         if first:
             self._loop.call_soon_threadsafe(self._deliver)
 
     def _deliver(self) -> None:
-        while self._outcomes:
-            save, error = self._outcomes.popleft()
+        with self._lock:
+            outcomes, self._outcomes = self._outcomes, []
+        for save, error in outcomes:
             save.settled(error)
 
 

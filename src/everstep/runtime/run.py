@@ -126,7 +126,9 @@ class Run:
 
     def _prepare(self, note: str | None, tags: Iterable[str] | str, meta: Mapping[str, Any] | None, state: Any) -> Commit:
         """Build the commit and take it as done; `_undo` takes that back."""
-        row, saver = self._open()
+        row, saver = self._row, self._saver
+        if row is None or saver is None:
+            row, saver = self._open()
         if self._failure is not None:
             raise self._failure
         checked = check_note(note), check_tags(tags), to_meta(meta)
@@ -138,6 +140,8 @@ class Run:
 
     def _undo(self, commit: Commit, error: BaseException) -> None:
         """A commit was not made, or nobody knows: what is believed to be stored goes back to before it."""
+        if self._saver is None:
+            return  # a task was cancelled while it waited, and has left the run since
         row, saver = self._open()
         if commit.was is not None and row.head_seq >= commit.run.head_seq:
             self._row = commit.was

@@ -10,10 +10,12 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from everstep.codec.values import FROZEN, encode, hook, pack
+from ormsgpack import Fragment
+
+from everstep.codec.values import FROZEN, encode, hook, pack, same_bytes
 from everstep.errors import EverstepError
 from everstep.snapshot.delta import DELETE, SET, SPLICE, Op, Path, texts
-from everstep.snapshot.shadow import Shadow
+from everstep.snapshot.shadow import Shadow, remember
 from everstep.snapshot.tracked import AGAIN, NEW, Plain, TrackedDict, TrackedList, Tracker
 from everstep.snapshot.tracked import SET as CHANGED
 
@@ -152,10 +154,16 @@ def _entries(node: Any) -> list[tuple[Any, Any]]:
 def _look(owner: Any) -> None:
     """Compare the plain parts of one container with what was saved of them."""
     for part in owner._plain.values() if owner._plain else ():
-        if part.shadow is None:
+        shadow = part.shadow
+        if shadow is None:
             continue  # new: it goes into the delta as a whole
+        if shadow.__class__ is bytes:
+            if same_bytes(part.obj, shadow):
+                continue
+            shadow = Shadow.of(shadow, type(part.obj))
         found: list[Op] = []
-        part.shadow.compare(part.obj, (), found)
+        shadow.compare(part.obj, (), found)
+        part.shadow = shadow
         if found:
             marked = owner._changes is not None or owner._kids is not None or owner._moved is not None
             owner._moved = [*(owner._moved or ()), (part, found)]
@@ -219,11 +227,11 @@ class _Gathering:
             return value
         if part.shadow is None:
             try:
-                part.shadow = Shadow(value)
+                part.shadow = remember(value)
             except EverstepError:
                 encode(value, shown((*path, place) if node is not node._tracker.root else path))  # the same error, with the path
                 raise
-        return part.shadow.op_value(value)
+        return Fragment(part.shadow) if part.shadow.__class__ is bytes else part.shadow.op_value(value)
 
     def _dict(self, node: Any, changes: dict[Any, int], old: dict[Any, str] | None, path: Path) -> Any:
         image, ops = node._image, self.ops
@@ -328,7 +336,7 @@ def _remember(node: Any) -> None:
         if node._plain:
             node._tracker.owners[id(node)] = node
             for part in node._plain.values():
-                part.shadow = Shadow(part.obj)
+                part.shadow = remember(part.obj)
         todo.extend(dict.values(node) if node.__class__ is TrackedDict else list.__iter__(node))
 
 
@@ -364,7 +372,7 @@ def _tracked(tracker: Tracker, obj: Any, sure: bool = False) -> Any:
         node._take(value, place)
     if node._plain:
         for part in node._plain.values():
-            part.shadow = Shadow(part.obj)
+            part.shadow = remember(part.obj)
     if node.__class__ is TrackedList and obj:
         node._watch()
     return node

@@ -18,6 +18,12 @@ WHOLE = 32 * 1024
 _BYTES = frozenset({bytes, bytearray, memoryview})
 
 
+def remember(value: Any) -> Shadow | bytes:
+    """What is needed to find changes in a value later: its bytes alone, where that is enough."""
+    raw = encode(value)
+    return raw if len(raw) <= WHOLE and not may_hold_bytes(raw) else Shadow(value)
+
+
 class Shadow:
     """What one value was saved as: `raw` if small, else `blocks` of a list or `fields` of a dict or object."""
 
@@ -36,6 +42,13 @@ class Shadow:
             self.blocks, self.raw = _blocks(value), None
         elif (fields := _fields(value)) is not None:
             self.fields, self.raw = {k: Shadow(v) for k, v in fields.items()}, None
+
+    @classmethod
+    def of(cls, raw: bytes, kind: type) -> Shadow:
+        """The shadow of a short value of which only the bytes were kept; one of another type than now was replaced anyway."""
+        out = object.__new__(cls)
+        out.cls, out.raw, out.binary, out.slice, out.blocks, out.fields = kind, raw, False, False, None, None
+        return out
 
     def op_value(self, value: Any) -> Any:
         """The value as it goes into a delta: the very bytes that this shadow remembers, where it has them in one piece."""

@@ -28,7 +28,10 @@ _list_get, _list_set, _list_append = list.__getitem__, list.__setitem__, list.ap
 
 
 class Plain:
-    """A plain part: an object that is compared by its bytes. `at` holds a key or position for each place in its container."""
+    """A plain part: an object that is compared by its bytes. `at` holds a key or position for each place in its container.
+
+    `shadow` is what it was saved as: a Shadow, its bytes where they are short, None while it is new.
+    """
 
     __slots__ = ("at", "obj", "shadow")
 
