@@ -1,5 +1,7 @@
 """Random lives of a state: edits, aliases, references held outside, C code, lost saves; after each checkpoint the deltas add up to it."""
 
+# ruff: noqa: C901 -- one long choice
+
 import copy
 import heapq
 import random
@@ -199,7 +201,11 @@ class BigLives(RuleBasedStateMachine):
         place = int(at * len(items))
         del items[place : place + n]
 
-    @rule(name=lists, at=st.floats(0, 0.999), value=st.one_of(st.integers(), st.text(max_size=20), st.just("long" * 5000), st.lists(st.integers(), max_size=4)))
+    @rule(
+        name=lists,
+        at=st.floats(0, 0.999),
+        value=st.one_of(st.integers(), st.text(max_size=20), st.just("long" * 5000), st.lists(st.integers(), max_size=4)),
+    )
     def replace(self, name: str, at: float, value: Any) -> None:
         items = self._list(name)
         if items:

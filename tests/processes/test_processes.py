@@ -153,12 +153,12 @@ with everstep.open(sys.argv[1]) as store, store.run(name, state={"name": name}) 
     run.checkpoint()
 """
     gate = tmp_path / "gate"
-    processes = [start(code, tmp_path / "new" / "s.db", f"run{i}", gate) for i in range(8)]
+    processes = [start(code, tmp_path / ".everstep" / "store.db", f"run{i}", gate) for i in range(8)]
     time.sleep(0.3)
     gate.touch()
     for process in processes:
         finished(process)
-    with everstep.open(tmp_path / "new" / "s.db") as store:
+    with everstep.open(tmp_path / ".everstep" / "store.db") as store:
         assert {info.id for info in store.runs()} == {f"run{i}" for i in range(8)}
         assert all(store.load(f"run{i}") == {"name": f"run{i}"} for i in range(8))
         assert store.verify("full").ok

@@ -1,5 +1,7 @@
 """One store for many threads and tasks; durability that lags behind; the async face."""
 
+# ruff: noqa: PT012 -- a run that raises has a block
+
 import asyncio
 import sys
 import threading
@@ -232,7 +234,9 @@ def test_the_loop_is_not_blocked_while_a_save_waits(store: everstep.Store, monke
     assert store.load("r") == {"a": 1}
 
 
-def test_a_cancelled_task_leaves_a_whole_store_and_the_save_still_takes_place(store: everstep.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cancelled_task_leaves_a_whole_store_and_the_save_still_takes_place(
+    store: everstep.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     original = store.backend.submit
     gate = threading.Event()
 

@@ -17,9 +17,24 @@ from everstep.codec.values import encode
 from everstep.errors import NotFound, Unstorable
 from everstep.snapshot.diff import patch
 
-SCALARS = st.one_of(st.none(), st.booleans(), st.integers(-5, 5), st.floats(allow_nan=False), st.text("abü", max_size=4), st.just("long " * 300), st.binary(max_size=3))
+SCALARS = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-5, 5),
+    st.floats(allow_nan=False),
+    st.text("abü", max_size=4),
+    st.just("long " * 300),
+    st.binary(max_size=3),
+)
 VALUES: st.SearchStrategy[Any] = st.recursive(
-    SCALARS, lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(st.sampled_from(["a", "b", 1]), inner, max_size=3), st.tuples(inner), st.frozensets(st.integers(0, 3), max_size=2)), max_leaves=8
+    SCALARS,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4),
+        st.dictionaries(st.sampled_from(["a", "b", 1]), inner, max_size=3),
+        st.tuples(inner),
+        st.frozensets(st.integers(0, 3), max_size=2),
+    ),
+    max_leaves=8,
 )
 KEYS = st.sampled_from(["a", "b", "c", "list", 7])
 

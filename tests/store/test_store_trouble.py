@@ -1,5 +1,7 @@
 """Errors leave the former head, and the next checkpoint saves everything."""
 
+# ruff: noqa: PT012 -- a run that raises has a block
+
 import os
 import resource
 import signal
@@ -13,7 +15,19 @@ import apsw
 import pytest
 
 import everstep
-from everstep.errors import Conflict, EverstepError, InvalidArgument, LostLease, NewerFormat, NotAStore, ReadOnly, StoreBusy, StoreFull, UnknownBackend, Unstorable
+from everstep.errors import (
+    Conflict,
+    EverstepError,
+    InvalidArgument,
+    LostLease,
+    NewerFormat,
+    NotAStore,
+    ReadOnly,
+    StoreBusy,
+    StoreFull,
+    UnknownBackend,
+    Unstorable,
+)
 
 
 class Trouble:
@@ -38,7 +52,9 @@ class Trouble:
 
 
 @pytest.mark.parametrize("error", [StoreFull("full"), StoreBusy("busy"), ReadOnly("read-only")], ids=lambda e: type(e).__name__)
-def test_after_trouble_that_passes_the_next_checkpoint_saves_everything(store: everstep.Store, monkeypatch: pytest.MonkeyPatch, error: EverstepError) -> None:
+def test_after_trouble_that_passes_the_next_checkpoint_saves_everything(
+    store: everstep.Store, monkeypatch: pytest.MonkeyPatch, error: EverstepError
+) -> None:
     trouble = Trouble(monkeypatch, store.backend)
     with store.run("r", state={"log": [], "plain": None}) as run:
         held: list[int] = []
@@ -67,7 +83,9 @@ def test_after_trouble_that_passes_the_next_checkpoint_saves_everything(store: e
 
 
 @pytest.mark.parametrize("error", [StoreFull("full"), StoreBusy("busy")], ids=lambda e: type(e).__name__)
-def test_a_run_whose_end_could_not_be_recorded_is_let_go(store: everstep.Store, monkeypatch: pytest.MonkeyPatch, error: EverstepError) -> None:
+def test_a_run_whose_end_could_not_be_recorded_is_let_go(
+    store: everstep.Store, monkeypatch: pytest.MonkeyPatch, error: EverstepError
+) -> None:
     trouble = Trouble(monkeypatch, store.backend)
     with pytest.raises(type(error)), store.run("r", state={"a": 1}) as run:
         run.checkpoint()
@@ -231,7 +249,9 @@ def test_files_that_are_no_stores_are_refused_and_left_alone(tmp_path: Path) -> 
         everstep.open(tmp_path / "x.db", compression="lz4")  # type: ignore[arg-type]
 
 
-def test_two_threads_that_begin_one_new_run_at_once_are_one_owner_and_one_refusal(store: everstep.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_threads_that_begin_one_new_run_at_once_are_one_owner_and_one_refusal(
+    store: everstep.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Between looking for a run and making it another writer may have made it."""
     original = type(store.backend).run
     twin = store.run("r", state={"who": "twin"})

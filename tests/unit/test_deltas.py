@@ -1,5 +1,7 @@
 """A difference applied to the old value gives the new one, to the byte; so do the changes that people see."""
 
+# ruff: noqa: C901 -- one long choice
+
 import copy
 from typing import Any
 
@@ -12,7 +14,15 @@ from everstep.snapshot.delta import apply, difference
 from everstep.snapshot.diff import between, patch
 from everstep.snapshot.shadow import Shadow
 
-SCALARS = st.one_of(st.none(), st.booleans(), st.integers(-3, 3), st.floats(), st.text("ab", max_size=3), st.binary(max_size=2), st.sampled_from([0.0, -0.0, 1, True, 1.0, "x" * 300]))
+SCALARS = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-3, 3),
+    st.floats(),
+    st.text("ab", max_size=3),
+    st.binary(max_size=2),
+    st.sampled_from([0.0, -0.0, 1, True, 1.0, "x" * 300]),
+)
 KEYS = st.one_of(st.sampled_from("abcd"), st.integers(0, 2), st.booleans(), st.tuples(st.integers(0, 1)))
 VALUES: st.SearchStrategy[Any] = st.recursive(
     SCALARS,
@@ -121,7 +131,11 @@ def test_a_big_plain_part_is_compared_in_pieces_and_no_change_is_missed() -> Non
     import random
 
     rng = random.Random(5)
-    value: Any = {"l": [{"i": i, "t": "x" * rng.randint(10, 200)} for i in range(2000)], "d": {str(i): "y" * 100 for i in range(1000)}, "s": "z" * 100_000}
+    value: Any = {
+        "l": [{"i": i, "t": "x" * rng.randint(10, 200)} for i in range(2000)],
+        "d": {str(i): "y" * 100 for i in range(1000)},
+        "s": "z" * 100_000,
+    }
     shadow, stored = Shadow(value), fresh(value)
     for turn in range(60):
         big = value["l"]

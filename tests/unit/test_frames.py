@@ -3,12 +3,13 @@
 import gzip
 import os
 import tracemalloc
+from contextlib import suppress
 
 import pytest
 
 from everstep.codec import frame
 from everstep.codec.frame import Framer, unwrap
-from everstep.errors import DamagedFrame, EverstepError, InvalidArgument, LimitExceeded
+from everstep.errors import DamagedFrame, InvalidArgument, LimitExceeded
 
 TEXT = b"the same words again and again, " * 200
 
@@ -144,7 +145,5 @@ def test_what_is_compressible_beyond_the_ratio_is_stored_so_that_it_can_be_read(
 def test_noise_is_never_anything_but_damage() -> None:
     for _ in range(3000):
         noise = b"\x01" + os.urandom(1 + os.urandom(1)[0] // 4)
-        try:
+        with suppress(DamagedFrame):
             unwrap(noise)
-        except EverstepError as error:
-            assert type(error) is DamagedFrame

@@ -6,7 +6,7 @@ import struct
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -15,12 +15,33 @@ from hypothesis import strategies as st
 from ormsgpack import Ext, packb
 
 from everstep.codec.values import Decoder, decode, encode
-from everstep.errors import DamagedChunk, DamagedFrame, EverstepError, LimitExceeded, StoreClosed
+from everstep.errors import Damaged, DamagedChunk, DamagedFrame, EverstepError, LimitExceeded, StoreClosed
 from everstep.snapshot.delta import apply
 from everstep.snapshot.tree import Loader
 
 EXTENSIONS = [*range(24), 30, 31, 127]
-WRONG: list[Any] = [None, True, 0, -1, 2**63, 1.5, "", "x", b"", b"\xff", [], [1], [None] * 3, ["a"] * 4, [1] * 9, {}, {"a": 1}, [[[]]], [{}], ["O", [1], "C", b""]]
+WRONG: list[Any] = [
+    None,
+    True,
+    0,
+    -1,
+    2**63,
+    1.5,
+    "",
+    "x",
+    b"",
+    b"\xff",
+    [],
+    [1],
+    [None] * 3,
+    ["a"] * 4,
+    [1] * 9,
+    {},
+    {"a": 1},
+    [[[]]],
+    [{}],
+    ["O", [1], "C", b""],
+]
 
 
 @contextmanager
@@ -33,10 +54,8 @@ def quickly() -> Iterator[None]:
 def refused(raw: bytes) -> None:
     """Each way to read bytes gives a value or an error about damage, never another one."""
     for read in (Decoder().decode, decode):
-        try:
+        with suppress(DamagedFrame, LimitExceeded):
             read(raw)
-        except (DamagedFrame, LimitExceeded):
-            pass
 
 
 @pytest.mark.parametrize("tag", EXTENSIONS)
@@ -70,13 +89,18 @@ def test_extensions_inside_each_other_without_end_are_refused(tag: int) -> None:
         decode(inner)
 
 
-@pytest.mark.parametrize("opening", [b"\x91", b"\x81\xa1a", b"\x81\xc0", b"\xdc\x00\x01", b"\xc7\x01\x01\x91"], ids=["list", "dict", "key", "list 16", "ext"])
+@pytest.mark.parametrize(
+    "opening", [b"\x91", b"\x81\xa1a", b"\x81\xc0", b"\xdc\x00\x01", b"\xc7\x01\x01\x91"], ids=["list", "dict", "key", "list 16", "ext"]
+)
 def test_a_nesting_of_a_hundred_thousand_is_refused(opening: bytes) -> None:
     with quickly(), pytest.raises((DamagedFrame, LimitExceeded)):
         decode(opening * 100_000 + b"\xc0")
 
 
-@pytest.mark.parametrize("raw", [b"\xdd\xff\xff\xff\xff", b"\xdf\xff\xff\xff\xff", b"\xc6\xff\xff\xff\xffx", b"\xdb\xff\xff\xff\xffx", b"\xc9\xff\xff\xff\xff\x01x"])
+@pytest.mark.parametrize(
+    "raw",
+    [b"\xdd\xff\xff\xff\xff", b"\xdf\xff\xff\xff\xff", b"\xc6\xff\xff\xff\xffx", b"\xdb\xff\xff\xff\xffx", b"\xc9\xff\xff\xff\xff\x01x"],
+)
 def test_a_claim_of_four_billion_entries_costs_nothing(raw: bytes) -> None:
     with quickly(), pytest.raises(DamagedFrame):
         decode(raw)
@@ -108,7 +132,28 @@ def test_a_pickle_is_never_run() -> None:
     assert not hasattr(sys, "everstep_was_hacked")
 
 
-@pytest.mark.parametrize("descr", ["O", "|O", "|V0", "i4,,", "__import__('os')", "f" * 10_000, "(2,)i4", "<U0", "<i4, <i4", "M8[x]", "O8", [["a", "O"]], [["a"]], {"a": 1}, 5, None, ["x"]])
+@pytest.mark.parametrize(
+    "descr",
+    [
+        "O",
+        "|O",
+        "|V0",
+        "i4,,",
+        "__import__('os')",
+        "f" * 10_000,
+        "(2,)i4",
+        "<U0",
+        "<i4, <i4",
+        "M8[x]",
+        "O8",
+        [["a", "O"]],
+        [["a"]],
+        {"a": 1},
+        5,
+        None,
+        ["x"],
+    ],
+)
 def test_a_hostile_array_type_is_damage(descr: Any) -> None:
     for shape, raw in [([1], b"\0" * 8), ([], b""), ([-1], b"\0" * 16), ([2**62, 2**62], b"\0" * 8), ("x", b"\0"), ([1.5], b"\0" * 8)]:
         with quickly():
@@ -117,13 +162,29 @@ def test_a_hostile_array_type_is_damage(descr: Any) -> None:
             refused(packb(Ext(22, packb([descr, raw]))))
 
 
-@pytest.mark.parametrize("zone", ["../../../../etc/passwd", "/etc/passwd", "Europe", "", "a" * 5000, "x\0y", "Nowhere/City", ".", "posix", 5, [1], [10**9, 0, "x"], {}])
+@pytest.mark.parametrize(
+    "zone",
+    ["../../../../etc/passwd", "/etc/passwd", "Europe", "", "a" * 5000, "x\0y", "Nowhere/City", ".", "posix", 5, [1], [10**9, 0, "x"], {}],
+)
 def test_a_hostile_time_zone_is_damage(zone: Any) -> None:
     with pytest.raises(DamagedFrame):
         decode(packb(Ext(6, packb([2024, 1, 1, 0, 0, 0, 0, 0, zone]))))
 
 
-@pytest.mark.parametrize("parts", [[1, 1, {}], ["n", "1", {}], ["n", 1, []], ["n", 1, None], ["n", 1, {"a": 1}, 2], [["n"], 1, {}], [None, 1, {}], ["n", True, 5], ["n", 1, Ext(4, packb([1, 2]))]])
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [1, 1, {}],
+        ["n", "1", {}],
+        ["n", 1, []],
+        ["n", 1, None],
+        ["n", 1, {"a": 1}, 2],
+        [["n"], 1, {}],
+        [None, 1, {}],
+        ["n", True, 5],
+        ["n", 1, Ext(4, packb([1, 2]))],
+    ],
+)
 def test_an_object_of_the_wrong_shape_is_damage(parts: list[Any]) -> None:
     for raw in (packb(Ext(20, packb(parts))), packb(Ext(2, packb([packb(Ext(20, packb(parts)))])))):
         with pytest.raises(DamagedFrame):
@@ -131,7 +192,12 @@ def test_an_object_of_the_wrong_shape_is_damage(parts: list[Any]) -> None:
 
 
 def test_huge_numbers_in_small_bytes_are_cheap() -> None:
-    for raw in (packb(Ext(11, b"1E+999999999")), packb(Ext(14, packb([0, 2**60, 1]))), packb(Ext(9, packb([2**60, 0, 0]))), packb(Ext(12, packb([1, 0])))):
+    for raw in (
+        packb(Ext(11, b"1E+999999999")),
+        packb(Ext(14, packb([0, 2**60, 1]))),
+        packb(Ext(9, packb([2**60, 0, 0]))),
+        packb(Ext(12, packb([1, 0]))),
+    ):
         with quickly():
             refused(raw)
 
@@ -158,14 +224,21 @@ def test_every_flipped_bit_of_a_value_is_a_value_or_damage() -> None:
         refused(bytes(bad))
 
 
-@pytest.mark.parametrize("content", [*(packb(w) for w in WRONG), packb(["l", 1, 0, b"\1" * 32]), packb(["l", 1, 2**40, b"\1" * 32]), packb(["q", 1, 0, b""]), packb(["s", 1, 0, b""]), packb(["d", 5, -1, b""])])
+@pytest.mark.parametrize(
+    "content",
+    [
+        *(packb(w) for w in WRONG),
+        packb(["l", 1, 0, b"\1" * 32]),
+        packb(["l", 1, 2**40, b"\1" * 32]),
+        packb(["q", 1, 0, b""]),
+        packb(["s", 1, 0, b""]),
+        packb(["d", 5, -1, b""]),
+    ],
+)
 def test_a_hostile_reference_is_damage(content: bytes) -> None:
     loader = Loader(lambda digests: {}, lambda frame: frame)
-    with quickly():
-        try:
-            loader.load(packb(Ext(30, content)))
-        except EverstepError as error:
-            assert error.code.startswith("E5")
+    with quickly(), suppress(Damaged):
+        loader.load(packb(Ext(30, content)))
 
 
 @pytest.mark.parametrize("ops", [
@@ -185,7 +258,9 @@ def test_the_reason_for_damage_deep_inside_is_not_lost() -> None:
     assert "tzdata" in caught.value.remedy
 
 
-@pytest.mark.parametrize("error", [StoreClosed("closed"), DamagedChunk(b"\1" * 32, "gone"), KeyboardInterrupt()], ids=lambda e: type(e).__name__)
+@pytest.mark.parametrize(
+    "error", [StoreClosed("closed"), DamagedChunk(b"\1" * 32, "gone"), KeyboardInterrupt()], ids=lambda e: type(e).__name__
+)
 def test_an_error_while_chunks_are_fetched_stays_what_it_is(error: BaseException) -> None:
     def fetch(digests: Any) -> Any:
         raise error

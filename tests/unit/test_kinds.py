@@ -1,7 +1,6 @@
 """The program's own types: registered, versioned, upgraded, unknown."""
 
 import enum
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -16,10 +15,9 @@ from everstep.errors import InvalidArgument, NewerFormat, TypeConflict, Unstorab
 
 
 @pytest.fixture(autouse=True)
-def _own_registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kinds, "_by_name", {})
     monkeypatch.setattr(kinds, "_by_type", {})
-    yield
 
 
 def forgotten() -> None:
@@ -88,9 +86,7 @@ def test_upgrades_run_one_after_the_other() -> None:
     everstep.register(Point, name="p", version=1)
     raw = encode(Point(1, 2))
     forgotten()
-    everstep.register(
-        Point, name="p", version=3, upgrades={1: lambda f: {**f, "x": f["x"] * 10}, 2: lambda f: {**f, "y": f"was {f['y']}"}}
-    )
+    everstep.register(Point, name="p", version=3, upgrades={1: lambda f: {**f, "x": f["x"] * 10}, 2: lambda f: {**f, "y": f"was {f['y']}"}})
     assert decode(raw) == Point(10, "was 2")
     assert decode(encode(Point(5, 6))) == Point(5, 6)
 
@@ -167,7 +163,9 @@ class Rec(msgspec.Struct):
     a: Any = None
 
 
-@pytest.mark.parametrize("value", [Point(1, [2, (3,)]), Shade.DARK, Duo({1, 2}), Form(a=b"x"), Rec(a=Point(1))], ids=lambda v: type(v).__name__)
+@pytest.mark.parametrize(
+    "value", [Point(1, [2, (3,)]), Shade.DARK, Duo({1, 2}), Form(a=b"x"), Rec(a=Point(1))], ids=lambda v: type(v).__name__
+)
 def test_an_unknown_value_is_inert_and_saved_again_byte_for_byte(value: Any) -> None:
     raw = encode({"k": [value], "n": (value,)})
     forgotten()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from everstep.backends.base import Commit
-from everstep.runtime.run import Run, _keep
+from everstep.runtime.run import Run
 from everstep.store.model import Checkpoint
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class AsyncRun:
         self._run.state = value
 
     async def checkpoint(
-        self, note: str | None = None, tags: Iterable[str] | str = (), meta: Mapping[str, Any] | None = None, state: Any = _keep
+        self, note: str | None = None, tags: Iterable[str] | str = (), meta: Mapping[str, Any] | None = None, state: Any = None
     ) -> Checkpoint:
         """Save the state; see `Run.checkpoint`. If the waiting task is cancelled, the save still takes place."""
         run = self._run

@@ -28,7 +28,6 @@ from everstep.store.writing import Chain
 
 Durability = Literal["sync", "async", "exit"]
 MOST_BEHIND = 64
-_keep: Any = object()
 
 
 class Run:
@@ -95,7 +94,7 @@ class Run:
             self._keeper.released()
             self._store.backend.release(row)
             raise
-        self._row, self._saver = row, saver
+        self._row, self._saver, self._failure = row, saver, None
         return self
 
     def _go_on(self, row: RunRow, saver: Saver) -> None:
@@ -103,7 +102,7 @@ class Run:
         saver.go_on(loaded.revived(), loaded.deltas, loaded.delta_bytes)
 
     def checkpoint(
-        self, note: str | None = None, tags: Iterable[str] | str = (), meta: Mapping[str, Any] | None = None, state: Any = _keep
+        self, note: str | None = None, tags: Iterable[str] | str = (), meta: Mapping[str, Any] | None = None, state: Any = None
     ) -> Checkpoint:
         """Save the state; when this returns, it is durable (unless the run was opened with another durability).
 
@@ -132,7 +131,7 @@ class Run:
         if self._failure is not None:
             raise self._failure
         checked = check_note(note), check_tags(tags), to_meta(meta)
-        if state is not _keep and state is not None:
+        if state is not None:
             saver.hand_in(state)
         commit = self._store.commit(row, saver, *checked)
         self._row = commit.run
@@ -143,11 +142,18 @@ class Run:
         if self._saver is None:
             return  # a task was cancelled while it waited, and has left the run since
         row, saver = self._open()
+        if not isinstance(error, EverstepError) and self._happened(commit):
+            return  # Ctrl-C came after the commit
         if commit.was is not None and row.head_seq >= commit.run.head_seq:
             self._row = commit.was
         saver.lost()
         if isinstance(error, EverstepError) and (error.written != "no" or isinstance(error, (LostLease, Conflict))):
             self._failure = error  # fenced, or the disk failed: this handle writes no more
+
+    def _happened(self, commit: Commit) -> bool:
+        """Settle an unknown outcome: the check of the row tells this commit from any other."""
+        stored = self._store.backend.run(commit.run.id)
+        return stored is not None and stored.check == commit.run.check
 
     @staticmethod
     def _made(commit: Commit) -> Checkpoint:
