@@ -21,7 +21,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from everstep.codec.values import decode, encode, identical
+from everstep.codec.values import decode, encode
 
 
 class Color(enum.Enum):
@@ -294,13 +294,13 @@ def test_the_table_of_types_has_every_type_that_the_design_lists() -> None:
     ],
 )  # fmt: skip
 def test_values_that_are_not_the_same_are_stored_as_other_bytes(one: Any, other: Any) -> None:
-    assert not identical(one, other)
+    assert encode(one) != encode(other)
 
 
 def test_sets_are_stored_alike_whatever_the_order_of_their_members() -> None:
     assert encode({"a", "b", "c", 1, 2}) == encode({2, "c", 1, "b", "a"})
     words = [f"w{i}" for i in range(50)]
-    assert encode(set(words)) == encode(set(words[::-1]))
+    assert encode(set(words)) == encode({words[-1 - i] for i in range(50)})
 
 
 def test_a_zone_stays_the_zone_and_not_an_offset() -> None:

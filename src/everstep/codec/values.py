@@ -31,7 +31,7 @@ from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path, PosixPath, PurePath, PurePosixPath, PureWindowsPath, WindowsPath
-from typing import Any, NoReturn
+from typing import Any
 from uuid import UUID
 
 import ormsgpack
@@ -78,6 +78,8 @@ def encode(value: Any, path: str = "state") -> bytes:
     try:
         return pack(value, hook)
     except (TypeError, ValueError, RecursionError, EverstepError) as error:
+        from everstep.codec.refusal import explain  # only when it is needed, and it needs this module
+
         explain(value, path)
         raise Unstorable(path, f"cannot be stored: {error}") from error
 
@@ -146,7 +148,7 @@ def _lower(value: Any, default: Hook, depth: int) -> Any:
     if depth > MAX_DEPTH:
         raise LimitExceeded(f"nesting deeper than {MAX_DEPTH}")
     kind = type(value)
-    if kind in _transparent:
+    if kind in TRANSPARENT:
         value = default(value)
         kind = type(value)
     if kind is dict:
@@ -162,13 +164,13 @@ def _lower(value: Any, default: Hook, depth: int) -> Any:
     return value
 
 
-_transparent: dict[type, Callable[[Any], Any]] = {}
+TRANSPARENT: dict[type, Callable[[Any], Any]] = {}
 _inside: dict[type, Callable[[Any], list[Any]]] = {}
 
 
 def transparent(cls: type, plain: Callable[[Any], Any], inside: Callable[[Any], list[Any]]) -> None:
     """Make a subclass of dict or list encode as its base. `plain` returns the base copy, `inside` all values below that could be a buffer."""
-    _transparent[cls] = plain
+    TRANSPARENT[cls] = plain
     _inside[cls] = inside
     _encoders[cls] = plain
 
@@ -184,7 +186,7 @@ def hook(value: Any) -> Any:
     kind = kind_of(cls)
     if kind is not None:
         fields = kind.take(value)
-        if kind.explicit and not _named(fields):
+        if kind.explicit and not named(fields):
             raise TypeError("fields without names")
         return Ext(OBJECT, _pack([kind.name, kind.version, fields]))
     if (numpy := sys.modules.get("numpy")) is not None:
@@ -195,7 +197,7 @@ def hook(value: Any) -> Any:
     raise TypeError(f"a {cls.__qualname__}")
 
 
-def _named(fields: Any) -> bool:
+def named(fields: Any) -> bool:
     return fields.__class__ is dict and all(k.__class__ is str for k in fields)
 
 
@@ -293,7 +295,7 @@ class Decoder:
         if tag == OBJECT:
             self.objects += 1
             name, version, fields = self.decode(data)
-            if name.__class__ is not str or version.__class__ is not int or not _named(fields):
+            if name.__class__ is not str or version.__class__ is not int or not named(fields):
                 raise DamagedFrame("an object without name, version and fields")
             return Unknown(name, version, fields)
         if tag == REFERENCE:
@@ -436,81 +438,3 @@ _decoders: dict[int, Callable[[Decoder, bytes], Any]] = {
     21: _unarray,
     22: _unscalar,
 }
-
-
-def explain(value: Any, path: str = "state") -> None:
-    """Raise the error that says where and why a value cannot be stored; return if nothing is wrong with it."""
-    _explain(value, path, 0, 0, frozenset())
-
-
-def _explain(value: Any, path: str, depth: int, nested: int, above: frozenset[int]) -> None:
-    if id(value) in above:
-        raise Unstorable(path, "contains itself", remedy="Break the cycle: keep an id or a key instead of the object.")
-    nested += type(value) not in (list, dict) and type(value) not in _transparent
-    if depth > MAX_DEPTH or nested > MAX_NESTED:
-        raise LimitExceeded(
-            f"{path:.80}… is nested too deeply: the limits are {MAX_DEPTH} levels, {MAX_NESTED} of them tuples, sets or objects"
-        )
-    inside = above | {id(value)}
-    for step, child in _children(value, path):
-        _explain(child, step, depth + 1, nested, inside)
-
-
-def _children(value: Any, path: str) -> list[tuple[str, Any]]:
-    """What a value holds, with paths; raises for a value that is itself at fault."""
-    cls = type(value)
-    if cls is str:
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            raise Unstorable(
-                path, "is text with a lone surrogate", remedy="Clean the text: text.encode('utf-8', 'replace').decode()."
-            ) from None
-        return []
-    if cls in FROZEN or cls is bytearray:
-        _probe(value, path)
-        return []
-    plain = _transparent[cls](value) if cls in _transparent else value
-    if type(plain) in (dict, OrderedDict, Counter):
-        keys = [(f"{path} (key {k!r:.60})", k) for k in plain if type(k) is not str or not k.isascii()]
-        return keys + [(f"{path}[{k!r:.60}]", v) for k, v in dict.items(plain)]
-    if type(plain) in (list, tuple, deque):
-        return [(f"{path}[{i}]", v) for i, v in enumerate(plain)]
-    if cls in (set, frozenset):
-        return [(f"{path} (member {v!r:.60})", v) for v in value]
-    if cls is Unknown:
-        return [(f"{path}.{k}", v) for k, v in value.fields.items()]
-    kind = kind_of(cls)
-    if kind is not None:
-        fields = kind.take(value)
-        if not _named(fields):
-            raise Unstorable(path, f"is a {cls.__qualname__} whose encode function returned no dict with text keys")
-        return [(f"{path}.{k}", v) for k, v in fields.items()]
-    _probe(value, path)
-    return []
-
-
-def _probe(value: Any, path: str) -> None:
-    try:
-        _pack(value)
-    except (TypeError, ValueError, EverstepError) as error:
-        _refuse(value, path, error)
-
-
-_HINTS: dict[str, str] = {
-    "defaultdict": "Use a plain dict with setdefault; the factory is code and cannot be stored.",
-    "function": "Keep the function's name and look it up when you need it.",
-    "memoryview": "Store bytes(view).",
-}
-
-
-def _refuse(value: Any, path: str, error: Exception) -> NoReturn:
-    name = type(value).__qualname__
-    known = type(value) in FROZEN
-    reason = f"is a {name} that cannot be stored: {error}" if known else f"is a {name}, which cannot be stored"
-    raise Unstorable(path, reason, remedy=_HINTS.get(name)) from None
-
-
-def identical(a: Any, b: Any) -> bool:
-    """Whether two values would be stored as the same bytes: equal, and of the same types throughout."""
-    return encode(a) == encode(b)

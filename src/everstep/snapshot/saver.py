@@ -10,7 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from everstep.codec.values import Decoder, encode, explain
+from everstep.codec.refusal import explain
+from everstep.codec.values import Decoder, encode
 from everstep.errors import EverstepError, LimitExceeded, Unstorable
 from everstep.snapshot import collect
 from everstep.snapshot.delta import apply

@@ -18,10 +18,10 @@ from operator import is_
 from typing import Any, SupportsIndex
 
 from everstep.codec.values import FROZEN, transparent
+from everstep.snapshot.pieces import replaced
 
 SET, NEW, DELETED, AGAIN = range(4)  # of a key since the last checkpoint: changed in place, added, removed, removed and added again
 LONG_TEXT = 512
-MAX_PIECES = 512
 _missing = object()
 _dict_get, _dict_set, _dict_del, _dict_pop = dict.__getitem__, dict.__setitem__, dict.__delitem__, dict.pop
 _list_get, _list_set, _list_append = list.__getitem__, list.__setitem__, list.append
@@ -397,23 +397,7 @@ class TrackedList(Node, list[Any]):
                 self._rise()
         if i == j and n == 0:
             return
-        out: list[list[int]] = []
-        at = 0
-        placed = False
-        for start, length in pieces:
-            end = at + length
-            if (before := min(end, i) - at) > 0:
-                out.append([start, before])
-            if not placed and end >= i and at <= i:
-                placed = True
-                if n:
-                    out.append([-1, n])
-            if (after := end - max(at, j)) > 0 and end > j:
-                out.append([start if start < 0 else start + length - after, after])
-            at = end
-        if not placed and n:
-            out.append([-1, n])
-        self._changes = _joined(out)
+        self._changes = replaced(pieces, i, j, n)
 
     def _replace(self, i: int, j: int, items: list[Any]) -> None:
         """Let positions i to j give way to items: the one way in which all methods but append change the list."""
@@ -636,23 +620,6 @@ def _position(index: SupportsIndex, size: int, message: str) -> int:
     if not 0 <= i < size:
         raise IndexError(message)
     return i
-
-
-def _joined(pieces: list[list[int]]) -> list[list[int]]:
-    """The same table with neighbours joined; beyond MAX_PIECES it says only where the first and last change are."""
-    out: list[list[int]] = []
-    for start, length in pieces:
-        last = out[-1] if out else None
-        if last is not None and ((start < 0 and last[0] < 0) or (start >= 0 and last[0] >= 0 and last[0] + last[1] == start)):
-            last[1] += length
-        else:
-            out.append([start, length])
-    if len(out) <= MAX_PIECES:
-        return out
-    head = [out[0]] if out[0][0] == 0 else []
-    tail = [out[-1]] if out[-1][0] >= 0 else []
-    middle = out[len(head) : len(out) - len(tail)]
-    return [*head, [-1, sum(length for _, length in middle)], *tail]
 
 
 def plain_dict(node: TrackedDict) -> dict[Any, Any]:

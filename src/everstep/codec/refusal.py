@@ -1,0 +1,86 @@
+"""Says where and why a value cannot be stored: a slow walk that happens only after the fast encoder has refused.
+
+Relies on `values` for what can be stored and on `kinds` for the program's types. No I/O.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict, deque
+from typing import Any, NoReturn
+
+from everstep.codec.kinds import Unknown, kind_of
+from everstep.codec.values import FROZEN, MAX_DEPTH, MAX_NESTED, TRANSPARENT, hook, named, pack
+from everstep.errors import EverstepError, LimitExceeded, Unstorable
+
+
+def explain(value: Any, path: str = "state") -> None:
+    """Raise the error that says where and why a value cannot be stored; return if nothing is wrong with it."""
+    _explain(value, path, 0, 0, frozenset())
+
+
+def _explain(value: Any, path: str, depth: int, nested: int, above: frozenset[int]) -> None:
+    if id(value) in above:
+        raise Unstorable(path, "contains itself", remedy="Break the cycle: keep an id or a key instead of the object.")
+    nested += type(value) not in (list, dict) and type(value) not in TRANSPARENT
+    if depth > MAX_DEPTH or nested > MAX_NESTED:
+        raise LimitExceeded(
+            f"{path:.80}… is nested too deeply: the limits are {MAX_DEPTH} levels, {MAX_NESTED} of them tuples, sets or objects"
+        )
+    inside = above | {id(value)}
+    for step, child in _children(value, path):
+        _explain(child, step, depth + 1, nested, inside)
+
+
+def _children(value: Any, path: str) -> list[tuple[str, Any]]:
+    """What a value holds, with paths; raises for a value that is itself at fault."""
+    cls = type(value)
+    if cls is str:
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise Unstorable(
+                path, "is text with a lone surrogate", remedy="Clean the text: text.encode('utf-8', 'replace').decode()."
+            ) from None
+        return []
+    if cls in FROZEN or cls is bytearray:
+        _probe(value, path)
+        return []
+    plain = TRANSPARENT[cls](value) if cls in TRANSPARENT else value
+    if type(plain) in (dict, OrderedDict, Counter):
+        keys = [(f"{path} (key {k!r:.60})", k) for k in plain if type(k) is not str or not k.isascii()]
+        return keys + [(f"{path}[{k!r:.60}]", v) for k, v in dict.items(plain)]
+    if type(plain) in (list, tuple, deque):
+        return [(f"{path}[{i}]", v) for i, v in enumerate(plain)]
+    if cls in (set, frozenset):
+        return [(f"{path} (member {v!r:.60})", v) for v in value]
+    if cls is Unknown:
+        return [(f"{path}.{k}", v) for k, v in value.fields.items()]
+    kind = kind_of(cls)
+    if kind is not None:
+        fields = kind.take(value)
+        if not named(fields):
+            raise Unstorable(path, f"is a {cls.__qualname__} whose encode function returned no dict with text keys")
+        return [(f"{path}.{k}", v) for k, v in fields.items()]
+    _probe(value, path)
+    return []
+
+
+def _probe(value: Any, path: str) -> None:
+    try:
+        pack(value, hook)
+    except (TypeError, ValueError, EverstepError) as error:
+        _refuse(value, path, error)
+
+
+_HINTS: dict[str, str] = {
+    "defaultdict": "Use a plain dict with setdefault; the factory is code and cannot be stored.",
+    "function": "Keep the function's name and look it up when you need it.",
+    "memoryview": "Store bytes(view).",
+}
+
+
+def _refuse(value: Any, path: str, error: Exception) -> NoReturn:
+    name = type(value).__qualname__
+    known = type(value) in FROZEN
+    reason = f"is a {name} that cannot be stored: {error}" if known else f"is a {name}, which cannot be stored"
+    raise Unstorable(path, reason, remedy=_HINTS.get(name)) from None
