@@ -34,6 +34,7 @@ from everstep.errors import NewerFormat, NotAStore, ReadOnly, StoreError, StoreF
 
 APPLICATION_ID = 0x45565354
 FORMAT = 1
+_SCHEMA = queries.script("0001_schema")  # read at import: a daemon may give up the right to read it later
 OWN_FOLDER = ".everstep"
 BUSY_MS = 30_000
 
@@ -183,7 +184,7 @@ def _build(temporary: Path) -> None:
     with closing(apsw.Connection(str(temporary), flags=apsw.SQLITE_OPEN_READWRITE)) as connection:
         connection.execute("PRAGMA page_size = 4096; PRAGMA synchronous = FULL").fetchall()
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {FORMAT}").fetchall()
-        connection.execute(f"BEGIN; {queries.script('0001_schema')} COMMIT").fetchall()
+        connection.execute(f"BEGIN; {_SCHEMA} COMMIT").fetchall()
         connection.execute("PRAGMA journal_mode = WAL").fetchall()
 
 

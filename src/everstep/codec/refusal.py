@@ -47,12 +47,12 @@ def _children(value: Any, path: str) -> list[tuple[str, Any]]:
         return []
     plain = TRANSPARENT[cls](value) if cls in TRANSPARENT else value
     if type(plain) in (dict, OrderedDict, Counter):
-        keys = [(f"{path} (key {k!r:.60})", k) for k in plain if type(k) is not str or not k.isascii()]
-        return keys + [(f"{path}[{k!r:.60}]", v) for k, v in dict.items(plain)]
+        keys = [(f"{path} (key {shown(k)})", k) for k in plain if type(k) is not str or not k.isascii()]
+        return keys + [(f"{path}[{shown(k)}]", v) for k, v in dict.items(plain)]
     if type(plain) in (list, tuple, deque):
         return [(f"{path}[{i}]", v) for i, v in enumerate(plain)]
     if cls in (set, frozenset):
-        return [(f"{path} (member {v!r:.60})", v) for v in value]
+        return [(f"{path} (member {shown(v)})", v) for v in value]
     if cls is Unknown:
         return [(f"{path}.{k}", v) for k, v in value.fields.items()]
     kind = kind_of(cls)
@@ -63,6 +63,16 @@ def _children(value: Any, path: str) -> list[tuple[str, Any]]:
         return [(f"{path}.{k}", v) for k, v in fields.items()]
     _probe(value, path)
     return []
+
+
+def shown(value: Any) -> str:
+    """A short look at a value, for a message: whatever its own repr does, this returns."""
+    if type(value) in FROZEN:
+        return repr(value)[:60]
+    try:
+        return f"{value!r:.60}"
+    except Exception:  # noqa: BLE001 - the repr is the program's code; its type must do
+        return f"a {type(value).__qualname__}"
 
 
 def _probe(value: Any, path: str) -> None:
