@@ -12,6 +12,7 @@
     ├── LostLease           E302  this writer was overtaken
     ├── Conflict            E303  the run moved on underneath this write
     ├── RunClosed           E304  the handle was closed
+    ├── RunBusy             E305  two threads save through one handle at once
     ├── StoreError          E400  the store itself failed
     │   ├── NotAStore       E401  the file is something else
     │   ├── NewerFormat     E402  written by a newer Everstep
@@ -88,7 +89,7 @@ class InvalidArgument(EverstepError):
     """An argument makes no sense."""
 
     code = "E104"
-    remedy = "Correct the argument."
+    remedy = "Correct the argument; docs/api.md says what each one takes."
 
 
 class NotFound(EverstepError):
@@ -154,6 +155,13 @@ class RunClosed(EverstepError):
 
     code = "E304"
     remedy = "Open the run again: with store.run(id) as run: ..."
+
+
+class RunBusy(EverstepError):
+    """Two threads use one run handle at the same time."""
+
+    code = "E305"
+    remedy = "Let one thread at a time use a handle, or give each thread a run of its own."
 
 
 class StoreError(EverstepError):

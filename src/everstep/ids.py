@@ -27,7 +27,7 @@ def new_id(length: int = 12) -> str:
 def check_id(run: str) -> str:
     if not isinstance(run, str) or not _ID.fullmatch(run):
         raise InvalidArgument(
-            f"{run!r} is no run id: 1 to 200 characters that begin with a letter or digit, without @, ~, spaces or control characters"
+            f"{run!r:.100} is no run id: 1 to 200 characters that begin with a letter or digit, without @, ~, spaces or control characters"
         )
     return run
 
@@ -62,6 +62,8 @@ def parse_ref(text: str) -> Ref:
     if body.startswith("@last@"):
         return Ref(text, None, _at(body[6:], text), back)
     run, at_sign, at = body.partition("@")
+    if not run:
+        raise InvalidArgument(f"{text!r:.100} is no ref: before @ stands a run", remedy="A ref is RUN, RUN@7, RUN@tag, RUN~2 or @last.")
     check_id(run)
     return Ref(text, run, _at(at, text) if at_sign else None, back)
 

@@ -665,3 +665,21 @@ def test_an_object_handed_in_after_a_refusal_is_saved_as_a_whole() -> None:
     assert run._store.load("r") == {"a": [1, 2, 3], "b": 3}
     run.checkpoint()
     assert run._store.load("r") == run.state == {"a": [1, 2, 3], "b": 3}
+
+
+def test_a_bytearray_in_a_tracked_list_inside_a_plain_one_stays_a_bytearray() -> None:
+    run = opened({"l": [bytearray(b"x"), 1], "d": {"b": bytearray(b"y")}})
+    save(run)
+    held = [run.state["l"], {"d": run.state["d"]}]
+    del run.state["l"], run.state["d"]
+    run.state["plain"] = held
+    for turn in range(3):
+        held[0].append(turn)
+        held[1]["d"]["turn"] = turn
+        stored = save(run)
+        assert type(stored["plain"][0][0]) is bytearray
+        assert type(stored["plain"][1]["d"]["b"]) is bytearray
+    run.state["note"] = Note(run.state["plain"].pop(0))
+    for turn in range(3):
+        run.state["note"].words.append(turn)
+        assert type(save(run)["note"].words[0]) is bytearray

@@ -15,6 +15,7 @@ from typing import Any
 from everstep.backends.base import Backend
 from everstep.errors import InvalidArgument, UnknownBackend
 
+_LOOKALIKES = (":memory:", "memory", "sqlite")
 FOLDER = ".everstep"
 FILE = "store.db"
 
@@ -28,6 +29,8 @@ def open_backend(url: str | os.PathLike[str] | None = None, **options: Any) -> B
     if not isinstance(url, str) or not url:
         raise InvalidArgument(f"{url!r} is neither a path nor a URL")
     scheme, separator, rest = url.partition("://")
+    if not separator and (url in _LOOKALIKES or url.startswith(("file:", "sqlite:", "memory:"))):
+        raise InvalidArgument(f"{url!r} looks like an address, but is none", remedy="Use memory://, sqlite:///path, or a plain path.")
     if not separator:
         return _open_sqlite(Path(url), options)
     if scheme == "memory":

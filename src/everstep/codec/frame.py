@@ -47,6 +47,11 @@ class Framer:
         codes = {"none": _NONE, "zstd": _ZSTD, "gzip": _GZIP}
         if compression not in codes:
             raise InvalidArgument(f"{compression!r} is no compression", remedy="Choose none, zstd or gzip.")
+        least, most = (-7, 22) if compression == "zstd" else (0, 9)
+        if level is not None and (type(level) is not int or not least <= level <= most):
+            raise InvalidArgument(f"level={level!r:.60} is no whole number between {least} and {most}, as {compression} has them")
+        if type(threshold) is not int or threshold < 0:
+            raise InvalidArgument(f"threshold={threshold!r:.60} is no number of bytes")
         self._code = codes[compression]
         self._level = level if level is not None else (1 if compression == "zstd" else 6)
         self._threshold = threshold

@@ -104,6 +104,8 @@ def register(
         return lambda c: register(c, name=name, version=version, upgrades=upgrades, encode=encode, decode=decode)
     if not isinstance(cls, type):
         raise InvalidArgument(f"{cls!r} is no class", remedy="Give a class to everstep.register.")
+    if type(version) is not int or version < 1:
+        raise InvalidArgument(f"version={version!r} of {cls.__qualname__} is no whole number from 1 on")
     if (encode is None) != (decode is None):
         raise InvalidArgument(f"{cls.__qualname__} has only one of encode and decode", remedy="Give both.")
     shape = (encode, decode) if encode and decode else _shape(cls)
@@ -122,6 +124,9 @@ def kind_of(cls: type) -> Kind | None:
     if kind is None and (shape := _shape(cls)) is not None:
         kind = Kind(cls, _default_name(cls), 1, {}, *shape, explicit=False)
         _enter(kind)
+        import warnings  # only for the first instance of a type that the program forgot
+
+        warnings.warn(f"{kind.name} is saved without everstep.register: another process will read it as Unknown", stacklevel=2)
     return kind
 
 
@@ -193,11 +198,28 @@ def _make_enum(cls: type[Enum], fields: Fields) -> Enum:
 
 
 def _make_bare(cls: type[T], fields: Fields) -> T:
-    """Fill a dataclass without running its constructor: it was valid when it was saved, and may be frozen."""
+    """Fill a dataclass without running its constructor: it was valid when it was saved, and may be frozen.
+
+    A field that came later takes its default; any other difference is for the program's upgrades to settle.
+    """
+    known = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    _refuse_unknown(set(fields) - set(known))
     obj = object.__new__(cls)
-    for name, value in fields.items():
-        object.__setattr__(obj, name, value)
+    for name, field in known.items():
+        if name in fields:
+            object.__setattr__(obj, name, fields[name])
+        elif field.default_factory is not dataclasses.MISSING:
+            object.__setattr__(obj, name, field.default_factory())
+        elif field.default is not dataclasses.MISSING:
+            object.__setattr__(obj, name, field.default)
+        elif field.init:
+            raise TypeError(f"field {name!r} is missing")
     return obj
+
+
+def _refuse_unknown(names: set[str]) -> None:
+    if names:
+        raise TypeError(f"it has no field {', '.join(sorted(map(repr, names)))}")
 
 
 def _take_model(obj: Any) -> Fields:
@@ -216,9 +238,16 @@ def _make_model(cls: Any, fields: Fields) -> Any:
     """Fill a pydantic model without validating it again: it was valid when it was saved."""
     extra, private = fields.pop("__extra__", None), fields.pop("__private__", None)
     chosen = fields.pop("__set__", None)
+    chosen = set(fields if chosen is None else chosen)
+    _refuse_unknown(set(fields) - set(cls.model_fields))
+    for name, field in cls.model_fields.items():
+        if name not in fields:
+            if field.is_required():
+                raise TypeError(f"field {name!r} is missing")
+            fields[name] = field.get_default(call_default_factory=True)
     obj = cls.__new__(cls)
     object.__setattr__(obj, "__dict__", fields)
-    object.__setattr__(obj, "__pydantic_fields_set__", set(fields if chosen is None else chosen))
+    object.__setattr__(obj, "__pydantic_fields_set__", chosen)
     object.__setattr__(obj, "__pydantic_extra__", extra)
     object.__setattr__(obj, "__pydantic_private__", private)
     return obj

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from threading import Condition
+from threading import Condition, Lock
 from types import TracebackType
 from typing import Any, Literal
 
 from everstep.backends.base import Commit
 from everstep.codec.values import decode, encode
-from everstep.errors import Conflict, EverstepError, InvalidArgument, LostLease, RunClosed
+from everstep.errors import Conflict, EverstepError, InvalidArgument, LostLease, RunBusy, RunClosed
 from everstep.records import Record, RunRow, Status
 from everstep.runtime.lease import Keeper
 from everstep.snapshot.saver import Saver
@@ -46,12 +46,17 @@ class Run:
         self._behind: deque[Commit] = deque()
         self._settled = Condition()
         self._pending = 0
+        self._in_use = Lock()
 
     @property
     def id(self) -> str:
         if self._row is None:
             raise RunClosed("the run is not open yet")
         return self._row.id
+
+    def __repr__(self) -> str:
+        name = self._row.id if self._row else self._given[0]
+        return f"<everstep.Run {name!r}{'' if self._saver else ', not open'}>"
 
     @property
     def state(self) -> Any:
@@ -125,17 +130,20 @@ class Run:
 
     def _prepare(self, note: str | None, tags: Iterable[str] | str, meta: Mapping[str, Any] | None, state: Any) -> Commit:
         """Build the commit and take it as done; `_undo` takes that back."""
-        row, saver = self._row, self._saver
-        if row is None or saver is None:
+        if not self._in_use.acquire(False):
+            raise RunBusy(f"another thread is saving run {self.id!r} through the same handle")
+        try:
             row, saver = self._open()
-        if self._failure is not None:
-            raise self._failure
-        checked = check_note(note), check_tags(tags), to_meta(meta)
-        if state is not None:
-            saver.hand_in(state)
-        commit = self._store.commit(row, saver, *checked)
-        self._row = commit.run
-        return commit
+            if self._failure is not None:
+                raise self._failure
+            checked = check_note(note), check_tags(tags), to_meta(meta)
+            if state is not None:
+                saver.hand_in(state)
+            commit = self._store.commit(row, saver, *checked)
+            self._row = commit.run
+            return commit
+        finally:
+            self._in_use.release()
 
     def _undo(self, commit: Commit, error: BaseException) -> None:
         """A commit was not made, or nobody knows: what is believed to be stored goes back to before it."""

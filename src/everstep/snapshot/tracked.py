@@ -627,7 +627,12 @@ def plain_dict(node: TrackedDict) -> dict[Any, Any]:
 
 
 def _plain_parts(node: Node) -> list[Any]:
-    """All plain parts of the state: whatever is neither tracked nor frozen is one of them."""
+    """All plain parts of the state: whatever is neither tracked nor frozen is one of them.
+
+    A container that stands in a plain part only is not among those that are known to hold some, so it is looked into itself.
+    """
+    if not node._attached():
+        return list(dict.values(node)) if isinstance(node, dict) else list.copy(node)  # type: ignore[arg-type]
     return [part.obj for owner in node._tracker.owners.values() for part in (owner._plain or {}).values()]
 
 

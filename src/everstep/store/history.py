@@ -9,7 +9,7 @@ from everstep.backends.base import Backend
 from everstep.codec.values import revived
 from everstep.errors import NotFound
 from everstep.records import RunRow
-from everstep.snapshot.delta import SPLICE, Op, inside, same
+from everstep.snapshot.delta import SPLICE, Op, fields_of, inside, same
 from everstep.snapshot.diff import Change, between, changes
 from everstep.store.model import Checkpoint
 from everstep.store.reading import checkpoint_record, deltas_of, load
@@ -35,17 +35,16 @@ def diff(backend: Backend, a: tuple[RunRow, int], b: tuple[RunRow, int]) -> list
     return [Change(c.path, c.kind, revived(c.before), revived(c.after)) for c in found]
 
 
-def blame(backend: Backend, row: RunRow, path: Sequence[Any]) -> Checkpoint:
+def blame(backend: Backend, row: RunRow, number: int, path: Sequence[Any]) -> Checkpoint:
     """The checkpoint that last changed the value at a path, read from the deltas backwards.
 
     A splice before it in the same list moves the path with it, so blame follows an item and not a position.
     """
-    wanted = tuple(path)
     try:
-        inside(load(backend, row, row.checkpoints).value, wanted)
+        wanted = _absolute(load(backend, row, number).value, path)
     except (KeyError, IndexError, TypeError, AttributeError):
-        raise NotFound(f"the head of run {row.id!r} has nothing at {list(wanted)!r}") from None
-    last = row.checkpoints
+        raise NotFound(f"{row.id}@{number} has nothing at {list(path)!r:.100}", remedy="Look at the state: store.load(ref).") from None
+    last = number
     while last >= 1:
         first = max(1, last - 255)
         for record, ops in reversed(deltas_of(backend, row, first, last)):
@@ -59,6 +58,16 @@ def blame(backend: Backend, row: RunRow, path: Sequence[Any]) -> Checkpoint:
             wanted = moved
         last = first - 1
     return Checkpoint(checkpoint_record(backend, row, 1))
+
+
+def _absolute(value: Any, path: Sequence[Any]) -> tuple[Any, ...]:
+    """A path whose positions all count from the beginning. Raises like a look-up if it leads nowhere."""
+    out: list[Any] = []
+    for step in path:
+        value = fields_of(value)
+        out.append(range(len(value))[step] if isinstance(value, list) else step)
+        value = value[step]
+    return tuple(out)
 
 
 def _before(ops: list[Op], path: tuple[Any, ...]) -> tuple[Any, ...] | None:

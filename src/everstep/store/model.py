@@ -36,9 +36,11 @@ class RunInfo:
     checkpoints: int
     stored_bytes: int
     open: bool
+    error: dict[str, str] | None = None
+    """Of a failed run: type, message and traceback. Only `store.get` reads it."""
 
     @classmethod
-    def of(cls, row: RunRow) -> RunInfo:
+    def of(cls, row: RunRow, error: dict[str, str] | None = None) -> RunInfo:
         return cls(
             id=row.id,
             status=row.status,
@@ -54,6 +56,7 @@ class RunInfo:
             checkpoints=row.checkpoints,
             stored_bytes=row.stored,
             open=row.worker is not None,
+            error=error,
         )
 
 

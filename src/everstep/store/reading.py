@@ -106,6 +106,16 @@ def of_head(backend: Backend, row: RunRow, error: Damaged) -> DamagedRecord:
     return DamagedRecord.of_head(row.id, row.head_seq, reason, row.checkpoints, newest_good(backend, row, row.checkpoints - 1))
 
 
+def last_error(backend: Backend, row: RunRow) -> dict[str, str] | None:
+    """What the newest status record says went wrong."""
+    found = backend.records(row.id, 1, row.head_seq, (Kind.STATUS.value,), newest=1)
+    if not found:
+        return None
+    record = checked(backend, row, found[0].seq, None)[-1]
+    said = Decoder().decode(_content(row, record))
+    return said.get("error") if isinstance(said, dict) else None
+
+
 def newest_good(backend: Backend, row: RunRow, number: int) -> int | None:
     """The newest checkpoint up to a number that can be loaded, if any."""
     while number >= 1:

@@ -12,14 +12,14 @@ from typing import Any
 from everstep.backends.base import Backend, Commit
 from everstep.clock import clock
 from everstep.codec.frame import Compression, Framer
-from everstep.errors import InvalidArgument, RunExists
+from everstep.errors import InvalidArgument, NotFound, RunExists
 from everstep.ids import check_id, check_tag, new_id
 from everstep.records import RunRow, Status, Tag
 from everstep.snapshot.diff import Change
 from everstep.snapshot.saver import Saver
 from everstep.store import history, query, reading
 from everstep.store.model import Checkpoint, Page, RunInfo
-from everstep.store.refs import find_run, resolve
+from everstep.store.refs import find_run, resolve, verified
 from everstep.store.verify import Depth, Report, verify
 from everstep.store.writing import Chain, new_row
 
@@ -54,8 +54,9 @@ class BaseStore:
         return resolve(self.backend, ref if at is None else f"{ref}@{at}")
 
     def get(self, run_id: str) -> RunInfo:
-        """What is known about a run."""
-        return RunInfo.of(find_run(self.backend, run_id))
+        """What is known about a run; of a failed one also its error."""
+        row = find_run(self.backend, run_id)
+        return RunInfo.of(row, reading.last_error(self.backend, row) if row.status == Status.FAILED else None)
 
     def runs(self, **filters: Any) -> Page[RunInfo]:
         """Runs, newest first. Filters: status, workflow, session, parent, prefix, tag (one or several, all must fit), note (a part of it),
@@ -83,11 +84,13 @@ class BaseStore:
         """The changes from the state of one ref to that of another, by path."""
         return history.diff(self.backend, resolve(self.backend, a), resolve(self.backend, b))
 
-    def blame(self, run_id: str, path: Sequence[Any]) -> Checkpoint:
-        """The checkpoint that last changed the value at a path, e.g. `store.blame("r", ["plan", "goal"])`."""
+    def blame(self, ref: str, path: Sequence[Any]) -> Checkpoint:
+        """The checkpoint, up to the one that the ref names, which last changed the value at a path: `store.blame("r", ["plan", "goal"])`."""
+        if not isinstance(path, (str, list, tuple)):
+            raise InvalidArgument(f"{path!r:.60} is no path", remedy='Give a key, or a list such as ["messages", 3, "content"].')
         steps = [path] if isinstance(path, str) else list(path)
-        row, _ = resolve(self.backend, run_id)
-        return history.blame(self.backend, row, steps)
+        row, number = resolve(self.backend, ref)
+        return history.blame(self.backend, row, number, steps)
 
     def tag(self, ref: str, name: str) -> None:
         """Put a tag on a checkpoint. Needs no lease."""
@@ -119,8 +122,11 @@ class BaseStore:
         return RunInfo.of(commit.run)
 
     def delete(self, run_id: str) -> None:
-        """Remove a run and all that is its own. Forks of it stay whole."""
-        self.backend.delete(find_run(self.backend, run_id))
+        """Remove a run and all that is its own; the id must be given in full. Forks of it stay whole."""
+        row = self.backend.run(check_id(run_id))
+        if row is None:
+            raise NotFound(f"there is no run {run_id!r}", remedy="Give the whole id: a beginning of one is not enough to delete a run.")
+        self.backend.delete(verified(row))
 
     def verify(self, depth: Depth = "quick") -> Report:
         """Prove the store whole: quick, records or full."""
