@@ -233,6 +233,19 @@ class Damaged(EverstepError):
 
     code = "E500"
     remedy = "store.verify('full') lists all damage; restore a backup, or go back to a good checkpoint explicitly."
+    number: int | None = None
+    good: int | None = None
+
+    def of_head(self, run: str, number: int, good: int | None) -> Damaged:
+        """Say that this damage concerns the newest checkpoint of a run, and which is the newest one that is good, if any."""
+        self.number, self.good = number, good
+        ref, back = f"{run}@{number}", f"{run}@{good}"
+        begin = "" if ref in self.message else f"checkpoint {ref} is damaged: "
+        self.message = begin + self.message + (f"; the newest good one is {back}" if good else "; no older checkpoint is good")
+        self.args = (self.message,)
+        if good:
+            self.remedy = f"Go back explicitly: store.load({back!r}) or store.fork({back!r})."
+        return self
 
 
 class DamagedRecord(Damaged):
@@ -245,18 +258,8 @@ class DamagedRecord(Damaged):
         self.seq = seq
         self.number = number
         self.reason = reason
-        self.good: int | None = None
         what = f"checkpoint {run}@{number}" if number is not None else f"record {seq} of run {run!r}"
         super().__init__(f"{what} is damaged: {reason}")
-
-    @classmethod
-    def of_head(cls, run: str, seq: int, reason: str, number: int, good: int | None) -> DamagedRecord:
-        """The newest checkpoint of a run is damaged; `good` is the newest one that is not, if any."""
-        error = cls(run, seq, f"{reason}; " + (f"the newest good one is {run}@{good}" if good else "no older checkpoint is good"), number)
-        error.good = good
-        if good:
-            error.remedy = f"Go back explicitly: store.load({f'{run}@{good}'!r}) or store.fork({f'{run}@{good}'!r})."
-        return error
 
 
 class DamagedChunk(Damaged):

@@ -67,7 +67,7 @@ def test_errors_carry_what_they_are_about() -> None:
     several = errors.AmbiguousRef("ab", ["abc", "abd"], more=True)
     assert several.candidates == ["abc", "abd"]
     assert "abc, abd, …" in several.message
-    damaged = errors.DamagedRecord.of_head("r", 9, "bits", number=4, good=3)
+    damaged = errors.DamagedRecord("r", 9, "bits", number=4).of_head("r", 4, 3)
     assert (damaged.number, damaged.good) == (4, 3)
     assert "r@4" in damaged.message
     assert "r@3" in damaged.message

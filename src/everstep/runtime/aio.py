@@ -115,9 +115,10 @@ class AsyncRun:
     ) -> Checkpoint:
         """Save the state; see `Run.checkpoint`. If the waiting task is cancelled, the save still takes place."""
         run = self._run
-        if run._durability != "sync":
-            return run.checkpoint(note, tags, meta, state)
         commit = run._prepare(note, tags, meta, state)
+        if run._durability != "sync":
+            await asyncio.to_thread(run._defer, commit) if run._full() else run._defer(commit)
+            return run._made(commit)
         save = _Save(run, commit, _bridge(), asyncio.get_running_loop().create_future())
         run._store.backend.submit(commit, save.done)
         await save.future

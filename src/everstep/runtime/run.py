@@ -28,6 +28,7 @@ from everstep.store.writing import Chain
 
 Durability = Literal["sync", "async", "exit"]
 MOST_BEHIND = 64
+MOST_KEPT = 1000
 
 
 class Run:
@@ -120,12 +121,8 @@ class Run:
             except BaseException as error:
                 self._undo(commit, error)
                 raise
-        elif self._durability == "async":
-            self._hand_over(commit)
         else:
-            self._behind.append(commit)
-            if len(self._behind) >= 1000:
-                self.flush()
+            self._defer(commit)
         return self._made(commit)
 
     def _prepare(self, note: str | None, tags: Iterable[str] | str, meta: Mapping[str, Any] | None, state: Any) -> Commit:
@@ -168,7 +165,17 @@ class Run:
         record: Record = commit.records[0]  # a base, if there is one, follows it
         return Checkpoint(record)
 
-    def _hand_over(self, commit: Commit) -> None:
+    def _full(self) -> bool:
+        """Whether the next save will have to wait for earlier ones."""
+        return self._pending >= MOST_BEHIND or len(self._behind) + 1 >= MOST_KEPT
+
+    def _defer(self, commit: Commit) -> None:
+        """Take a commit that need not be durable yet."""
+        if self._durability == "exit":
+            self._behind.append(commit)
+            if len(self._behind) >= MOST_KEPT:
+                self.flush()
+            return
         with self._settled:
             while self._pending >= MOST_BEHIND:
                 self._settled.wait()
@@ -188,7 +195,11 @@ class Run:
         if self._behind:
             first, last = self._behind[0], self._behind[-1]
             joined = Commit(last.run, first.was, [r for c in self._behind for r in c.records], [c for b in self._behind for c in b.chunks])
-            self._store.backend.commit(joined)
+            try:
+                self._store.backend.commit(joined)
+            except BaseException as error:
+                if isinstance(error, EverstepError) or not self._happened(joined):
+                    raise
             self._behind.clear()
         with self._settled:
             while self._pending:

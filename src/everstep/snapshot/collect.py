@@ -1,8 +1,7 @@
 """Gathers what changed in a live state since the last checkpoint into a delta, and takes over what has become its own.
 
-Relies on the bookkeeping of `tracked` and on `shadow` for plain parts. What is read is marked as clean *before* it is read, so
-that a change which comes in between is found again next time instead of being lost. If the delta then isn't stored,
-`forget` makes the next one a full one. No I/O.
+Relies on the bookkeeping of `tracked` and on `shadow` for plain parts, and on nobody changing the state while it looks. If the
+delta then isn't stored, `forget` makes the next one a full one. No I/O.
 """
 
 from __future__ import annotations

@@ -97,13 +97,12 @@ def load(backend: Backend, row: RunRow, number: int) -> Loaded:
     except Damaged as error:
         if number != row.checkpoints:
             raise
-        raise of_head(backend, row, error) from error
+        raise of_head(backend, row, error) from error.__cause__
 
 
-def of_head(backend: Backend, row: RunRow, error: Damaged) -> DamagedRecord:
+def of_head(backend: Backend, row: RunRow, error: Damaged) -> Damaged:
     """An error about the head that names the newest good checkpoint."""
-    reason = error.reason if isinstance(error, DamagedRecord) else error.message
-    return DamagedRecord.of_head(row.id, row.head_seq, reason, row.checkpoints, newest_good(backend, row, row.checkpoints - 1))
+    return error.of_head(row.id, row.checkpoints, newest_good(backend, row, row.checkpoints - 1))
 
 
 def last_error(backend: Backend, row: RunRow) -> dict[str, str] | None:
@@ -153,7 +152,7 @@ def look(backend: Backend, row: RunRow, number: int) -> Any:
     except Damaged as error:
         if number != row.checkpoints:
             raise
-        raise of_head(backend, row, error) from error
+        raise of_head(backend, row, error) from error.__cause__
     return view(value)
 
 
