@@ -28,7 +28,7 @@ class Commit:
     shall be, sealed. The commit is refused with `LostLease` if the stored epoch is not `was.epoch` or the run is
     gone, with `Conflict` if the stored head_seq or check is not that of `was`, with `RunExists` if a run that shall be
     created exists. `records` follow `was.head_seq` without a gap. `chunks` are (digest, frame) pairs of the run's family;
-    one that is stored already is left alone. The tags of checkpoint records become tag rows.
+    one that is stored already is replaced, which heals it if it was damaged. The tags of checkpoint records become tag rows.
     """
 
     run: RunRow

@@ -61,25 +61,24 @@ class MemoryBackend:
         self._closed = False
 
     def commit(self, commit: Commit) -> None:
+        """What may fail or be interrupted comes first, on parts that nobody looks at yet; then the new row makes them count."""
         data = self._open()
+        was, row = commit.was, replace(commit.run)
         with data.lock:
-            run = self._create(commit) if commit.was is None else self._fenced(commit.run.id, commit.was)
-            minus = [] if commit.was is None else [commit.was.check]
-            run.row = replace(commit.run)
-            data.total = shift(data.total, minus, [run.row.check])
-            data.last = run.row.id
-            for record in commit.records:
-                self._append(run, record)
-            for digest, frame in commit.chunks:
-                data.chunks.setdefault((run.row.family, digest), frame)
+            run = self._new(row) if was is None else self._fenced(row.id, was)
+            del run.records[was.head_seq if was is not None else 0 :]
+            run.records.extend(replace(record) for record in commit.records)
+            tags = [tag for tag in _tags_of(commit) if (tag.name, tag.number) not in run.tags]
+            data.chunks.update({(row.family, digest): frame for digest, frame in commit.chunks})
+            total = shift(data.total, [] if was is None else [was.check], [row.check, *(tag.check for tag in tags)])
+            run.tags.update({(tag.name, tag.number): tag for tag in tags})
+            data.runs[row.id], data.total, data.last, run.row = run, total, row.id, row
 
-    def _create(self, commit: Commit) -> _Run:
-        data = self._data
-        if commit.run.id in data.runs:
-            raise RunExists(f"a run {commit.run.id!r} exists already")
-        data.places += 1
-        run = data.runs[commit.run.id] = _Run(data.places, commit.run)
-        return run
+    def _new(self, row: RunRow) -> _Run:
+        if row.id in self._data.runs:
+            raise RunExists(f"a run {row.id!r} exists already")
+        self._data.places += 1
+        return _Run(self._data.places, row)
 
     def _fenced(self, name: str, was: RunRow) -> _Run:
         run = self._data.runs.get(name)
@@ -90,12 +89,6 @@ class MemoryBackend:
         if run.row.head_seq != was.head_seq or run.row.check != was.check:
             raise Conflict(f"run {name!r} moved on: this write follows record {was.head_seq}, the head is {run.row.head_seq}")
         return run
-
-    def _append(self, run: _Run, record: Record) -> None:
-        run.records.append(replace(record))
-        if record.kind == Kind.CHECKPOINT:
-            for name in record.tags:
-                self._add_tag(run, Tag.make(run.row.key, name, record.number, record.at))
 
     def _add_tag(self, run: _Run, tag: Tag) -> None:
         if (tag.name, tag.number) not in run.tags:
@@ -258,3 +251,9 @@ def _page(found: list[T], query: Query, places: list[int]) -> list[T]:
         beyond = query.after
         ordered = [(place, i) for place, i in ordered if (place > beyond if query.oldest_first else place < beyond)]
     return [found[i] for _, i in ordered[: query.limit]]
+
+
+def _tags_of(commit: Commit) -> list[Tag]:
+    """The tags that the checkpoints of a commit carry."""
+    checkpoints = (record for record in commit.records if record.kind == Kind.CHECKPOINT)
+    return [Tag.make(commit.run.key, name, record.number, record.at) for record in checkpoints for name in record.tags]

@@ -27,6 +27,7 @@ from everstep.errors import EverstepError, StoreBusy, StoreClosed, StoreFailed, 
 
 Operation = Callable[[Transaction, Any], Any]
 _BATCH = 1000
+_PATIENCE = 0.2  # seconds
 
 
 class Work:
@@ -91,18 +92,28 @@ class Writer:
                 if self._lock.acquire(False):
                     self._lead_and_unlock(work)
                 else:
-                    work.wake.acquire()
+                    work.wake.acquire(timeout=_PATIENCE)  # Ctrl-C in a leader may have cost us the call
         except BaseException:
-            # Ctrl-C in the sleeper: its turn to lead must not be lost with it.
-            self._forget(work)
+            # Ctrl-C in the sleeper: its turn to lead must not be lost with it, and what a leader has is settled before anybody asks.
+            if not self._forget(work):
+                self._see_settled(work)
             self._nudge()
             raise
 
-    def _forget(self, work: Work) -> None:
+    def _see_settled(self, work: Work) -> None:
+        """Wait for a leader that has the work in hand; it needs no longer than one transaction."""
+        while not work.settled and work.wake is not None:
+            if self._lock.acquire(False):
+                self._lock.release()
+                return
+            work.wake.acquire(timeout=_PATIENCE)
+
+    def _forget(self, work: Work) -> bool:
         try:
             self._queue.remove(work)
         except ValueError:
-            return  # a leader has it already
+            return False  # a leader has it already
+        return True
 
     def _lead_and_unlock(self, own: Work | None) -> None:
         batch: list[Work] = []

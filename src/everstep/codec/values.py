@@ -87,14 +87,30 @@ def encode(value: Any, path: str = "state") -> bytes:
 def pack(value: Any, default: Hook) -> bytes:
     """The bytes of a value, with `default` for what the C encoder doesn't know. Raises TypeError without a path."""
     try:
-        out = packb(value, default, _OPTIONS)
+        out = _packb(value, default)
     except TypeError as error:
         if "Dict key" not in str(error):  # the one refusal that a detour helps with; any other would be tried again at each level
             raise
-        return packb(_lower(value, default, 0), default, _OPTIONS)
+        return _packb(_lower(value, default, 0), default)
     if may_hold_bytes(out) and has_buffer(value):
-        return packb(_lower(value, default, 0), default, _OPTIONS)
+        return _packb(_lower(value, default, 0), default)
     return out
+
+
+def _packb(value: Any, default: Hook) -> bytes:
+    """Call the C encoder. It makes a TypeError of whatever a hook raises; what was no refusal comes back as it was."""
+    try:
+        return packb(value, default, _OPTIONS)
+    except TypeError:
+        failure, _nesting.failure = getattr(_nesting, "failure", None), None
+        if failure is not None:
+            raise failure from None
+        raise
+
+
+def keep(failure: BaseException) -> None:
+    """Remember what a hook fails with, so that the caller of the encoder gets it."""
+    _nesting.failure = failure
 
 
 def _pack(value: Any) -> bytes:
@@ -177,6 +193,14 @@ def transparent(cls: type, plain: Callable[[Any], Any], inside: Callable[[Any], 
 
 def hook(value: Any) -> Any:
     """What the C encoder calls for a value that it doesn't know: an extension, or a plainer value to go on with."""
+    try:
+        return _extension(value)
+    except (KeyboardInterrupt, SystemExit, MemoryError) as failure:
+        keep(failure)
+        raise
+
+
+def _extension(value: Any) -> Any:
     cls = type(value)
     encoder = _encoders.get(cls)
     if encoder is not None:

@@ -87,7 +87,12 @@ class AsyncRun:
 
     @classmethod
     async def enter(cls, run: Run) -> AsyncRun:
-        await asyncio.to_thread(run.__enter__)
+        entering = asyncio.ensure_future(asyncio.to_thread(run.__enter__))
+        try:
+            await asyncio.shield(entering)
+        except asyncio.CancelledError:  # the thread can't be stopped: give the lease back when it has got it
+            entering.add_done_callback(lambda done: None if done.cancelled() or done.exception() else run._abandon())
+            raise
         return cls(run)
 
     @staticmethod

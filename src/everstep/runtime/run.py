@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from threading import Condition, Lock
+from threading import Condition, get_ident
 from types import TracebackType
 from typing import Any, Literal
 
@@ -47,7 +47,7 @@ class Run:
         self._behind: deque[Commit] = deque()
         self._settled = Condition()
         self._pending = 0
-        self._in_use = Lock()
+        self._user: int | None = None  # the thread that is building a checkpoint
 
     @property
     def id(self) -> str:
@@ -103,6 +103,13 @@ class Run:
         self._row, self._saver, self._failure = row, saver, None
         return self
 
+    def _abandon(self) -> None:
+        """Let go of a run that was opened and never used."""
+        row, _ = self._open()
+        self._saver = None
+        self._keeper.released()
+        self._store.backend.release(row)
+
     def _go_on(self, row: RunRow, saver: Saver) -> None:
         loaded = load(self._store.backend, row, row.checkpoints)
         saver.go_on(loaded.revived(), loaded.deltas, loaded.delta_bytes)
@@ -114,22 +121,29 @@ class Run:
 
         `state` hands in an object of your own, which is compared with the last checkpoint and becomes `run.state`.
         """
-        commit = self._prepare(note, tags, meta, state)
-        if self._durability == "sync":
-            try:
+        commit, before = None, self._row
+        try:
+            commit = self._prepare(note, tags, meta, state)
+            if self._durability == "sync":
                 self._store.backend.commit(commit)
-            except BaseException as error:
+            else:
+                self._defer(commit)
+            return self._made(commit)
+        except BaseException as error:
+            if commit is not None:
                 self._undo(commit, error)
-                raise
-        else:
-            self._defer(commit)
-        return self._made(commit)
+            elif self._saver is not None and not isinstance(error, EverstepError):  # Ctrl-C between building and knowing it
+                self._row = before
+                self._saver.lost()
+            raise
 
     def _prepare(self, note: str | None, tags: Iterable[str] | str, meta: Mapping[str, Any] | None, state: Any) -> Commit:
         """Build the commit and take it as done; `_undo` takes that back."""
-        if not self._in_use.acquire(False):
+        me = get_ident()
+        if self._user not in (None, me):
             raise RunBusy(f"another thread is saving run {self.id!r} through the same handle")
         try:
+            self._user = me
             row, saver = self._open()
             if self._failure is not None:
                 raise self._failure
@@ -140,7 +154,7 @@ class Run:
             self._row = commit.run
             return commit
         finally:
-            self._in_use.release()
+            self._user = None
 
     def _undo(self, commit: Commit, error: BaseException) -> None:
         """A commit was not made, or nobody knows: what is believed to be stored goes back to before it."""
@@ -180,7 +194,11 @@ class Run:
             while self._pending >= MOST_BEHIND:
                 self._settled.wait()
             self._pending += 1
-        self._store.backend.submit(commit, lambda error: self._settle(commit, error))
+        try:
+            self._store.backend.submit(commit, lambda error: self._settle(commit, error))
+        except BaseException as error:
+            self._settle(commit, error)
+            raise
 
     def _settle(self, commit: Commit, error: BaseException | None) -> None:
         with self._settled:

@@ -12,7 +12,7 @@ from typing import Any
 from ormsgpack import Fragment
 
 from everstep.codec.values import FROZEN, encode, hook, pack, same_bytes
-from everstep.errors import EverstepError
+from everstep.errors import EverstepError, Unstorable
 from everstep.snapshot.delta import DELETE, SET, SPLICE, Op, Path, texts
 from everstep.snapshot.shadow import Shadow, remember
 from everstep.snapshot.tracked import AGAIN, NEW, Plain, TrackedDict, TrackedList, Tracker
@@ -114,7 +114,6 @@ def settle(tracker: Tracker) -> None:
 def forget(tracker: Tracker) -> Tracker:
     """A tracker of the same live state that knows of nothing stored: its next delta sets everything."""
     fresh = Tracker()
-    fresh.generation = tracker.generation + 1
     fresh.handed_in = tracker.handed_in
     value = state_of(tracker)
     _move(value, fresh)
@@ -237,6 +236,10 @@ class _Gathering:
         top = node is node._tracker.root
         later = False
         for key, how in changes.items():
+            if key != key:
+                raise Unstorable(
+                    shown(path), "has NaN as a key", remedy="NaN is not equal to itself, so it cannot be found again: use another key."
+                )
             if how == CHANGED:
                 value = _get_dict(node, key)
                 step = [] if top else [*path, key]
@@ -327,8 +330,13 @@ def _remember(node: Any) -> None:
         if id(node) in done or (node.__class__ is not TrackedDict and node.__class__ is not TrackedList):
             continue
         done.add(id(node))
+        if node._changes is not None or node._kids is not None or node._moved is not None:
+            node._image = None  # it never heard of these
         node._changes = node._kids = node._moved = node._old = None
         if node.__class__ is TrackedList:
+            if node._bypassed():
+                node._image = None
+                node._watch()
             node._saved = len(node)
             if not node._seen:
                 node._show()

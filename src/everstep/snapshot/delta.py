@@ -75,7 +75,13 @@ def inside(root: Any, path: Sequence[Any]) -> Any:
 
 
 def fields_of(value: Any) -> Any:
-    return value.fields if value.__class__ is Unknown else value
+    """What a step leads into: a container, an object's fields, or what a lazy reference (of `view`) stands for."""
+    cls = value.__class__
+    if cls is dict or cls is list:
+        return value
+    if cls is Unknown:
+        return value.fields
+    return fields_of(value.resolve()) if hasattr(value, "resolve") else value
 
 
 def same(a: Any, b: Any) -> bool:
@@ -119,8 +125,7 @@ def _objects(old: Unknown, new: Unknown, path: Path, ops: list[Op]) -> None:
 def _dicts(old: dict[Any, Any], new: dict[Any, Any], path: Path, ops: list[Op]) -> None:
     kept = [k for k in old if k in new]
     order = kept + [k for k in new if k not in old]
-    retyped = any(a.__class__ is not b.__class__ for a, b in zip(order, new, strict=True))  # 1 and True are one key
-    if retyped or any(a != b for a, b in zip(order, new, strict=True)):  # the order of keys changed, and order is kept
+    if not all(map(same, order, new)):  # the order of keys changed, which is kept; or 1 gave way to True, which are one key
         ops.append([SET, list(path), new])
         return
     for k in old:

@@ -77,6 +77,8 @@ class Saver:
 
     def build(self, whole: bool = False) -> Saved:
         """What the next checkpoint writes; with `whole`, a base in any case. On an error nothing is lost: the next one says everything."""
+        if self._tracker.torn:
+            self.lost()
         try:
             ops = collect.collect(self._tracker)
             delta = collect.packed(ops)
@@ -100,7 +102,7 @@ class Saver:
         if not (big or due or self._deltas >= MOST_DELTAS):
             self._whole = False
             return Saved(delta)
-        builder = Builder(self._known, self._wrap)
+        builder = Builder(self._known, self._wrap, self._tracker)
         root = builder.build(self.state)
         self._known.update(builder.chunks)
         self._deltas = self._delta_bytes = 0

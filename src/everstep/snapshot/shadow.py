@@ -12,7 +12,7 @@ from ormsgpack import Fragment
 
 from everstep.codec.kinds import Unknown, kind_of
 from everstep.codec.values import FROZEN, Decoder, encode, may_hold_bytes, same_bytes
-from everstep.snapshot.delta import SET, Op, Path, difference
+from everstep.snapshot.delta import SET, Op, Path, difference, same
 
 WHOLE = 32 * 1024
 _BYTES = frozenset({bytes, bytearray, memoryview})
@@ -197,7 +197,7 @@ def _slice(value: list[Any], at: int, count: int) -> Any:
 
 
 def _same_keys(a: dict[Any, Any], b: dict[Any, Any]) -> bool:
-    return len(a) == len(b) and all(x == y and x.__class__ is y.__class__ for x, y in zip(a, b, strict=True))
+    return len(a) == len(b) and all(map(same, a, b))
 
 
 def _fields(value: Any) -> dict[Any, Any] | None:

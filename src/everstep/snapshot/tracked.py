@@ -42,14 +42,18 @@ class Plain:
 
 
 class Tracker:
-    """What all containers of one state share: which of them hold plain parts, and which lists were seen."""
+    """What all containers of one state share: which of them hold plain parts, and which lists were seen.
 
-    __slots__ = ("generation", "handed_in", "owners", "root", "seen")
+    `torn` counts the edits that have begun and not ended; a checkpoint that finds any knows that they were interrupted
+    (Ctrl-C), so that the bookkeeping can't be trusted.
+    """
+
+    __slots__ = ("handed_in", "owners", "root", "seen", "torn")
 
     def __init__(self) -> None:
         self.owners: dict[int, Any] = {}  # by id: containers that hold plain parts
         self.seen: list[TrackedList] = []
-        self.generation = 0
+        self.torn = 0
         self.handed_in = False  # the program hands in its own object at each checkpoint
         self.root = TrackedDict.bare(self)
 
@@ -211,6 +215,8 @@ class TrackedDict(Node, dict[Any, Any]):
         exists = old is not _missing
         changes = self._changes
         first = changes is None or key not in changes
+        tracker = self._tracker
+        tracker.torn += 1
         if first or changes[key] == DELETED:
             self._note(key, exists, True)
         if exists:
@@ -224,11 +230,14 @@ class TrackedDict(Node, dict[Any, Any]):
         _dict_set(self, key, value)
         if value.__class__ not in FROZEN:
             self._take(value, key)
+        tracker.torn -= 1
 
     def __delitem__(self, key: Any) -> None:
         old = _dict_get(self, key)
+        self._tracker.torn += 1
         _dict_del(self, key)
         self._gone(key, old)
+        self._tracker.torn -= 1
 
     def _gone(self, key: Any, old: Any) -> None:
         self._note(key, True, False)
@@ -248,8 +257,12 @@ class TrackedDict(Node, dict[Any, Any]):
         return value
 
     def popitem(self) -> tuple[Any, Any]:
+        if not self:
+            raise KeyError("popitem(): dictionary is empty")
+        self._tracker.torn += 1
         key, value = dict.popitem(self)
         self._gone(key, value)
+        self._tracker.torn -= 1
         return key, value
 
     def clear(self) -> None:
@@ -401,6 +414,7 @@ class TrackedList(Node, list[Any]):
 
     def _replace(self, i: int, j: int, items: list[Any]) -> None:
         """Let positions i to j give way to items: the one way in which all methods but append change the list."""
+        self._tracker.torn += 1
         if self._guard is None and self._bypassed():
             self._catch_up()
         n, size = len(items), len(self)
@@ -425,11 +439,14 @@ class TrackedList(Node, list[Any]):
             self._guard[i:j] = items
         elif not all(v.__class__ is TrackedDict or v.__class__ is dict for v in items):
             self._guard = list.copy(self)
+        self._tracker.torn -= 1
 
     def _keep_text(self, i: int, value: Any) -> None:
         old = _list_get(self, i)
         if old.__class__ is not str or value.__class__ is not str or len(old) <= LONG_TEXT:
             return
+        if self._guard is None or i >= len(self._guard) or self._guard[i] is not old:
+            return  # written behind our back: not what was saved
         at = 0
         for start, length in self._changes if self._changes is not None else [[0, self._known()]]:
             if i < at + length:
@@ -446,6 +463,8 @@ class TrackedList(Node, list[Any]):
             if size != self._length or (size and _list_get(self, -1) is not self._last):
                 self._catch_up()
                 guard = self._guard
+        tracker = self._tracker
+        tracker.torn += 1
         pieces = self._changes
         if pieces is None:
             size = self._known()
@@ -468,6 +487,7 @@ class TrackedList(Node, list[Any]):
         self._last = value
         if cls not in FROZEN:
             self._take(value, len(self) - 1 + self._origin)
+        tracker.torn -= 1
 
     def __getitem__(self, index: Any) -> Any:
         value = _list_get(self, index)

@@ -29,9 +29,9 @@ from zlib import crc32
 from ormsgpack import Ext, Fragment, packb, unpackb
 
 from everstep.codec.kinds import kind_of
-from everstep.codec.values import FROZEN, OBJECT, REFERENCE, Decoder, hook, pack
+from everstep.codec.values import FROZEN, OBJECT, REFERENCE, Decoder, hook, keep, pack
 from everstep.errors import DamagedChunk, DamagedFrame
-from everstep.snapshot.tracked import TrackedDict, TrackedList
+from everstep.snapshot.tracked import TrackedDict, TrackedList, Tracker
 
 INLINE = 8 * 1024
 TARGET = 32 * 1024
@@ -40,6 +40,7 @@ FANOUT = 32
 PIECE_LEAST, PIECE_MOST = 8 * 1024, 64 * 1024
 # Three characters of a small set, some way apart: in text and in random bytes alike about one place in ten thousand.
 _CUT = re.compile(rb"[a-c\x40-\x4c\x80-\x8f](?s:.{3})[d-f\x00-\x0b\x90-\x9f](?s:.{5})[g-i\x10-\x1b\xa0-\xaf]")
+_TRACKED: frozenset[Any] = frozenset({TrackedDict, TrackedList})
 Fetch = Callable[[Sequence[bytes]], dict[bytes, bytes]]
 
 
@@ -59,8 +60,9 @@ class Segment:
 class Builder:
     """Writes one base: collects the chunks that are not known to be stored already."""
 
-    def __init__(self, known: set[bytes], wrap: Callable[[bytes], bytes]):
+    def __init__(self, known: set[bytes], wrap: Callable[[bytes], bytes], tracker: Tracker):
         self.known = known
+        self.tracker = tracker
         self.wrap = wrap
         self.chunks: dict[bytes, bytes] = {}
 
@@ -91,17 +93,24 @@ class Builder:
         return packb(Ext(OBJECT, packb([kind.name, kind.version, fields])))
 
     def _hook(self, value: Any) -> Any:
-        image = value._image if value.__class__ is TrackedList or value.__class__ is TrackedDict else None
-        if image is not None:
-            return image.reference(value, self)
+        try:
+            if value.__class__ in _TRACKED and value._image is not None and self._follows(value):
+                return value._image.reference(value, self)
+        except BaseException as failure:
+            keep(failure)
+            raise
         return hook(value)
+
+    def _follows(self, value: Any) -> bool:
+        """Whether an image of a value learns of its changes: not if it belongs to another state, or stands only in a plain part."""
+        return value.__class__ in _TRACKED and value._tracker is self.tracker and bool(value._attached())
 
     def _list(self, value: Any) -> bytes:
         items = [self.build(item) for item in list.__iter__(value)]
         if sum(map(len, items)) <= INLINE:
             return packb([Fragment(item) for item in items])
         image = ListImage(list(_segments(items, self.add)))
-        if value.__class__ is TrackedList:
+        if self._follows(value):
             value._image = image
         return packb(image.top(self))
 
@@ -112,7 +121,7 @@ class Builder:
                 return _header(0x80, 0xDE, 0xDF, len(pairs)) + b"".join(pairs.values())
             return packb(Ext(4, array(len(pairs) * 2, pairs.values())))
         image = DictImage(list(_key_segments(pairs, self.add)))
-        if value.__class__ is TrackedDict:
+        if self._follows(value):
             value._image = image
         return packb(image.top(self))
 

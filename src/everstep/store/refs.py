@@ -52,7 +52,10 @@ def _number(backend: Backend, row: RunRow, at: int | str | None) -> int:
         return row.checkpoints
     if isinstance(at, int):
         return at
-    numbers = [tag.number for tag in backend.tags(row.id) if tag.name == at and tag.check == tag.digest()]
+    tags = backend.tags(row.id)
+    if any(tag.check != tag.digest() or tag.key != row.key for tag in tags):
+        raise DamagedRun(f"a tag of run {row.id!r} does not match its digest", remedy="Name the checkpoint by its number.")
+    numbers = [tag.number for tag in tags if tag.name == at]
     if not numbers:
         raise NotFound(f"run {row.id!r} has no checkpoint tagged {at!r}")
     return max(numbers)

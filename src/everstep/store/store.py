@@ -152,9 +152,14 @@ class BaseStore:
 
     def commit(self, row: RunRow, saver: Saver, note: str | None, tags: tuple[str, ...], meta: str | None) -> Commit:
         """What one checkpoint of a run writes."""
-        chain = Chain(self.framer, row, row)
-        chain.checkpoint(saver.build(), note, tags, meta)
-        return chain.commit()
+        saved = saver.build()
+        try:
+            chain = Chain(self.framer, row, row)
+            chain.checkpoint(saved, note, tags, meta)
+            return chain.commit()
+        except BaseException:
+            saver.lost()
+            raise
 
     def saver(self) -> Saver:
         return Saver(self.framer.wrap, self._checking)

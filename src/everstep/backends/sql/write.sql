@@ -57,8 +57,9 @@ UPDATE runs SET epoch = ?, worker = ?, since = ?, "check" = ? WHERE pk = ? AND "
 INSERT INTO records (id, kind, epoch, at, number, note, tags, meta, digest, body_digest, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: add_chunk
--- One chunk; one that is there is left alone.
-INSERT INTO chunks (family, digest, frame) VALUES (?, ?, ?) ON CONFLICT (family, digest) DO NOTHING
+-- One chunk. One that is there has the same content, unless it was damaged: then this heals it.
+INSERT INTO chunks (family, digest, frame) VALUES (?, ?, ?)
+ON CONFLICT (family, digest) DO UPDATE SET frame = excluded.frame WHERE frame IS NOT excluded.frame
 
 -- name: add_tag
 -- One tag; one that is there is left alone.
