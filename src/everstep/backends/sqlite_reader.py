@@ -118,7 +118,8 @@ class Reader:
 
     def check(self) -> list[str]:
         with self.snapshot() as cursor:
-            return [text for (text,) in cursor.execute(SQL["integrity"]) if text != "ok"]
+            found = [text for (text,) in cursor.execute(SQL["integrity"]) if text != "ok"]
+            return found + [text for (text,) in cursor.execute(SQL["listing"]) if text is not None]
 
     def families(self) -> list[tuple[bytes, bytes]]:
         with self.snapshot() as cursor:

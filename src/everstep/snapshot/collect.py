@@ -33,7 +33,7 @@ def start(state: Any) -> Tracker:
     dict.__setitem__(tracker.root, KEY, value)
     if value.__class__ not in FROZEN:
         tracker.root._take(value, KEY)
-    _remember(tracker.root)
+    _remember(tracker, tracker.root)
     return tracker
 
 
@@ -74,7 +74,7 @@ def collect(tracker: Tracker) -> list[Op]:
     gathering = _Gathering()
     gathering.visit(tracker.root, ())
     for value in gathering.fresh:
-        _remember(value)
+        _remember(tracker, value)
     return gathering.ops
 
 
@@ -322,12 +322,12 @@ def _places(node: Any, child: Any, places: list[Any]) -> list[Any]:
     return found
 
 
-def _remember(node: Any) -> None:
-    """Note that a container and all below it are stored as they are now."""
+def _remember(tracker: Tracker, node: Any) -> None:
+    """Note that a container and all below it are stored as they are now. What belongs to another state is none of our business."""
     todo, done = [node], set()
     while todo:
         node = todo.pop()
-        if id(node) in done or (node.__class__ is not TrackedDict and node.__class__ is not TrackedList):
+        if (node.__class__ is not TrackedDict and node.__class__ is not TrackedList) or node._tracker is not tracker or id(node) in done:
             continue
         done.add(id(node))
         if node._changes is not None or node._kids is not None or node._moved is not None:
@@ -375,7 +375,7 @@ def _tracked(tracker: Tracker, obj: Any, sure: bool = False) -> Any:
             else:
                 value = obj[place]
         else:
-            _remember(value)  # a tracked one may stand in a plain one, where its changes could not rise
+            _remember(tracker, value)  # a tracked one may stand in a plain one, where its changes could not rise
         node._take(value, place)
     if node._plain:
         for part in node._plain.values():

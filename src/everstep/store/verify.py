@@ -2,7 +2,10 @@
 
 quick      every run row and tag against its digest, all of them against the manifest, every head present
 records    also every record of every run against the chain
-full       also every checkpoint's body and every base with all its chunks decoded, and the engine's own check
+full       also every delta applied and every base with all its chunks decoded, each base equal to what the deltas say, and the
+           engine's own check
+
+Others may write meanwhile: what looks wrong is looked at again before it is reported.
 """
 
 from __future__ import annotations
@@ -11,11 +14,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from everstep.backends.base import Backend, Query
+from everstep.backends.base import Backend, Manifest, Query
 from everstep.codec.frame import unwrap
-from everstep.codec.values import Decoder
+from everstep.codec.values import Decoder, encode
 from everstep.errors import Damaged, EverstepError, InvalidArgument, StoreClosed
 from everstep.records import ZERO, Kind, Record, RunRow, record_fault, shift
+from everstep.snapshot.delta import apply
+from everstep.snapshot.saver import NO_DELTA
 from everstep.snapshot.tree import Loader
 
 Depth = Literal["quick", "records", "full"]
@@ -66,6 +71,8 @@ class _Check:
         self._backend = backend
         self._report = report
         self._reached: dict[bytes, set[bytes]] = {}
+        self._value: object = None  # the state up to the record that is looked at, while it is known
+        self._known = True
 
     def all(self) -> None:
         try:
@@ -87,6 +94,7 @@ class _Check:
             self._add(error, where)
 
     def _runs(self) -> None:
+        before = self._backend.manifest()
         total, after = ZERO, None
         while True:
             rows = self._backend.runs(Query(oldest_first=True, after=after, limit=_AT_ONCE))
@@ -98,19 +106,46 @@ class _Check:
             if len(rows) < _AT_ONCE:
                 break
         manifest = self._backend.manifest()
+        if manifest != before:  # somebody wrote: compare in a quick pass, while nobody does
+            manifest, total, self._report.runs = self._quiet_pass(manifest, total)
         if manifest.runs != self._report.runs:
             self._report.problems.append(Problem("E500", "manifest", f"it counts {manifest.runs} runs, {self._report.runs} are there"))
         elif manifest.total != total:
             self._report.problems.append(Problem("E500", "manifest", "the runs and tags are not those that it was made of"))
 
+    def _quiet_pass(self, manifest: Manifest, total: bytes) -> tuple[Manifest, bytes, int]:
+        """The manifest, and what it should be, at a moment when both are still; if there is none, it is taken as it is."""
+        for _ in range(20):
+            before = self._backend.manifest()
+            rows = [row for _, row in self._backend.runs(Query(oldest_first=True))]
+            tags = [tag.check for row in rows for tag in self._backend.tags(row.id)]
+            if self._backend.manifest() == before:
+                return before, shift(ZERO, (), [*(row.check for row in rows), *tags]), len(rows)
+        return manifest, manifest.total, manifest.runs
+
     def _tags(self, row: RunRow) -> list[bytes]:
         tags = self._backend.tags(row.id)
+        newest = self._backend.run(row.id) or row
+        row = newest if newest.key == row.key else row
         for tag in tags:
             if tag.digest() != tag.check or tag.key != row.key or not 1 <= tag.number <= row.checkpoints:
                 self._report.problems.append(Problem("E501", f"run {row.id}", f"tag {tag.name!r} does not match its digest"))
         return [tag.check for tag in tags]
 
     def _run(self, row: RunRow) -> None:
+        """Look at one run, and again if it moved on meanwhile and something looked wrong."""
+        for _ in range(5):
+            known = len(self._report.problems)
+            self._look(row)
+            now = self._backend.run(row.id)
+            if len(self._report.problems) == known or (now is not None and now.check == row.check):
+                return
+            del self._report.problems[known:]
+            if now is None:
+                return  # it was deleted
+            row = now
+
+    def _look(self, row: RunRow) -> None:
         if row.digest() != row.check:
             self._report.problems.append(Problem("E503", f"run {row.id}", "its row does not match its digest"))
         elif self._report.depth == "quick":
@@ -125,6 +160,7 @@ class _Check:
 
     def _records(self, row: RunRow) -> None:
         before, seq, number = ZERO, 0, 0
+        self._value, self._known = None, True
         while seq < row.head_seq:
             batch = self._backend.records(row.id, seq + 1, min(seq + _AT_ONCE, row.head_seq))
             if not batch:
@@ -151,17 +187,24 @@ class _Check:
 
     def _body(self, row: RunRow, record: Record) -> None:
         if record.body is None:
+            self._known = False
             return
         content = unwrap(record.body)
         if record.kind == Kind.CHECKPOINT:
-            Decoder().decode(content)
+            self._known = self._known and content != NO_DELTA
+            ops = Decoder().decode(content)
+            if self._known:
+                self._value = apply(self._value, ops)
         elif record.kind == Kind.BASE:
             seen = self._reached.setdefault(row.family, set())
             loader = Loader(lambda digests: self._fetch(row.family, digests, seen), unwrap)
             try:
-                loader.load(content)
+                value = loader.load(content)
             except Damaged as error:
                 raise Damaged(f"the base for checkpoint {record.number}: {error.message}") from error
+            if self._known and encode(value) != encode(self._value):
+                raise Damaged(f"the base for checkpoint {record.number} is not what the deltas before it say")
+            self._value, self._known = value, True
 
     def _fetch(self, family: bytes, digests: object, seen: set[bytes]) -> dict[bytes, bytes]:
         frames = self._backend.chunks(family, digests)  # type: ignore[arg-type]

@@ -93,3 +93,17 @@ SELECT family, digest FROM chunks ORDER BY family, digest
 -- name: integrity
 -- SQLite's own check of pages, indexes and types.
 PRAGMA integrity_check
+
+-- name: listing
+-- What the tables that only serve listings say otherwise than the rows that they were made from.
+SELECT 'tag ' || name || ' of run ' || run || ' points at a record that is not its checkpoint' FROM tags
+WHERE NOT EXISTS (SELECT 1 FROM records WHERE id = (tags.run << 31 | tags.seq) AND number = tags.number AND kind = 'checkpoint')
+UNION ALL
+SELECT 'tag ' || tag || ' of run ' || pk || ' is listed, but not in its row' FROM run_tags
+WHERE NOT EXISTS (SELECT 1 FROM runs, json_each(runs.tags) WHERE runs.pk = run_tags.pk AND json_each.value = run_tags.tag)
+UNION ALL
+SELECT 'tag ' || json_each.value || ' of run ' || runs.pk || ' is not listed' FROM runs, json_each(runs.tags)
+WHERE NOT EXISTS (SELECT 1 FROM run_tags WHERE run_tags.pk = runs.pk AND run_tags.tag = json_each.value)
+UNION ALL
+SELECT 'the manifest names a last run that is not there' FROM manifest
+WHERE (last IS NOT NULL AND last NOT IN (SELECT pk FROM runs)) OR next <= coalesce((SELECT max(pk) FROM runs), 0)
