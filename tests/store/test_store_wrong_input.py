@@ -85,7 +85,7 @@ def test_a_failed_run_tells_why(store: everstep.Store) -> None:
     error = store.get("r").error
     assert error is not None
     assert (error["type"], error["message"]) == ("ZeroDivisionError", "division by zero")
-    assert "test_a_failed_run_tells_why" in error["traceback"]
+    assert "in fail" in error["traceback"]
     with store.run("r"):
         pass
     assert store.get("r").error is None
