@@ -1,4 +1,5 @@
-"""Shipped for those who test against Everstep or extend it: the conformance suite for backends, and rows to feed it.
+"""Shipped for those who test against Everstep or extend it: the conformance suite for backends, rows to feed it, and a clock
+that can be set.
 
 The suite needs pytest, which Everstep itself does not install. Under pytest its assertions explain themselves.
 """
