@@ -12,7 +12,7 @@ import pytest
 
 import everstep
 from everstep.codec.values import encode
-from everstep.errors import StoreFull
+from everstep.errors import StoreFull, Unstorable
 from everstep.snapshot import saver, tree
 from everstep.snapshot.view import DictView, ListView
 
@@ -71,6 +71,21 @@ def test_a_list_of_one_run_in_another_harms_neither(store: everstep.Store, small
             one.state["inbox"].append(n)
             two.checkpoint()
             one.checkpoint()
+            assert store.load("one")["inbox"][-1] == store.load("two")["x"][-1] == n
+
+
+def test_a_failed_save_of_one_run_does_not_take_a_list_from_another(store: everstep.Store, small: None) -> None:
+    with store.run("one") as one, store.run("two") as two:
+        filled(store, one)
+        two.state["x"] = one.state["inbox"]
+        two.state["bad"] = object()
+        with pytest.raises(Unstorable):
+            two.checkpoint()
+        del two.state["bad"]
+        for n in range(4):
+            one.state["inbox"].append(n)
+            one.checkpoint()
+            two.checkpoint()
             assert store.load("one")["inbox"][-1] == store.load("two")["x"][-1] == n
 
 

@@ -116,17 +116,15 @@ def forget(tracker: Tracker) -> Tracker:
     fresh = Tracker()
     fresh.handed_in = tracker.handed_in
     value = state_of(tracker)
-    _move(value, fresh)
+    _move(value, tracker, fresh)
     dict.__setitem__(tracker.root, KEY, None)
     fresh.root[KEY] = value
     return fresh
 
 
-def _move(value: Any, tracker: Tracker) -> None:
-    """Hand the tracked containers below a value over to another tracker, as new to it."""
-    if value.__class__ is not TrackedDict and value.__class__ is not TrackedList:
-        return
-    if value._tracker is tracker:
+def _move(value: Any, old: Tracker, tracker: Tracker) -> None:
+    """Hand the tracked containers below a value over to another tracker, as new to it; those of other states are left to them."""
+    if (value.__class__ is not TrackedDict and value.__class__ is not TrackedList) or value._tracker is not old:
         return
     value._tracker = tracker
     value._parent = value._place = value._more = None
@@ -137,7 +135,7 @@ def _move(value: Any, tracker: Tracker) -> None:
         value._show()
         value._watch()
     for place, child in _entries(value):
-        _move(child, tracker)
+        _move(child, old, tracker)
         if child.__class__ not in FROZEN:
             value._take(child, place)
 
