@@ -6,7 +6,6 @@ The right itself is checked by the backend at each commit (the epoch). This only
 from __future__ import annotations
 
 import os
-import platform
 import threading
 
 from everstep.backends.base import Backend
@@ -28,7 +27,7 @@ class Keeper:
         self._held = 0
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
-        self.worker = Worker(f"w-{new_id()}", platform.node(), os.getpid(), clock.boot_id(), clock.now_us(), 0, 0)
+        self.worker = Worker(f"w-{new_id()}", os.uname().nodename, os.getpid(), clock.boot_id(), clock.now_us(), 0, 0)
         self.failure: EverstepError | None = None
 
     def acquire(self, run: str) -> RunRow:

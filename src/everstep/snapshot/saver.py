@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from everstep.codec.refusal import explain
 from everstep.codec.values import Decoder, encode
 from everstep.errors import EverstepError, LimitExceeded, Unstorable
 from everstep.snapshot import collect
@@ -51,7 +50,7 @@ class Saver:
         try:
             self._tracker = collect.forget(collect.start(state))
         except (TypeError, ValueError, RecursionError, Unstorable, LimitExceeded):
-            explain(state)
+            _explain(state)
             raise
 
     def go_on(self, state: Any, deltas: int, delta_bytes: int) -> None:
@@ -90,7 +89,7 @@ class Saver:
         except BaseException as error:
             self.lost()
             if isinstance(error, (TypeError, ValueError, RecursionError, Unstorable, LimitExceeded)):
-                explain(self.state)  # names the place in the state, wherever the trouble was met
+                _explain(self.state)  # names the place in the state, wherever the trouble was met
             raise
         return saved
 
@@ -123,6 +122,12 @@ class Saver:
         self._mirror = apply(self._mirror, Decoder().decode(delta))
         if encode(self._mirror) != encode(self.state):
             raise EverstepError("the tracked changes do not add up to the state", remedy="Report this: it is a bug in Everstep.")
+
+
+def _explain(state: Any) -> None:
+    from everstep.codec.refusal import explain
+
+    explain(state)
 
 
 def _copy(value: Any) -> Any:

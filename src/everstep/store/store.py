@@ -7,7 +7,7 @@ Relies on a backend for bytes and on `snapshot` for what they mean. Thread-safe.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from everstep.backends.base import Backend, Commit
 from everstep.clock import clock
@@ -17,11 +17,13 @@ from everstep.ids import check_id, check_tag, new_id
 from everstep.records import RunRow, Status, Tag
 from everstep.snapshot.diff import Change
 from everstep.snapshot.saver import Saver
-from everstep.store import history, query, reading
+from everstep.store import query, reading
 from everstep.store.model import Checkpoint, Page, RunInfo
 from everstep.store.refs import find_run, resolve, verified
-from everstep.store.verify import Depth, Report, verify
 from everstep.store.writing import Chain, new_row
+
+if TYPE_CHECKING:  # what only some programs use is imported when they do
+    from everstep.store.verify import Depth, Report
 
 Edit = Mapping[Any, Any] | Callable[[Any], Any]
 
@@ -82,6 +84,8 @@ class BaseStore:
 
     def diff(self, a: str, b: str) -> list[Change]:
         """The changes from the state of one ref to that of another, by path."""
+        from everstep.store import history
+
         return history.diff(self.backend, resolve(self.backend, a), resolve(self.backend, b))
 
     def blame(self, ref: str, path: Sequence[Any]) -> Checkpoint:
@@ -90,6 +94,8 @@ class BaseStore:
             raise InvalidArgument(f"{path!r:.60} is no path", remedy='Give a key, or a list such as ["messages", 3, "content"].')
         steps = [path] if isinstance(path, str) else list(path)
         row, number = resolve(self.backend, ref)
+        from everstep.store import history
+
         return history.blame(self.backend, row, number, steps)
 
     def tag(self, ref: str, name: str) -> None:
@@ -130,6 +136,8 @@ class BaseStore:
 
     def verify(self, depth: Depth = "quick") -> Report:
         """Prove the store whole: quick, records or full."""
+        from everstep.store.verify import verify
+
         return verify(self.backend, depth)
 
     def stats(self) -> dict[str, int]:
