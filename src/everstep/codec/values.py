@@ -159,6 +159,15 @@ def has_buffer(value: Any) -> bool:
     return False
 
 
+def unfindable(key: Any) -> bool:
+    """Whether a key holds NaN, which is not equal to itself, so that no path can lead through it."""
+    if key.__class__ is str:
+        return False
+    if key.__class__ is tuple or key.__class__ is frozenset:
+        return any(map(unfindable, key))
+    return bool(key != key)
+
+
 def _lower(value: Any, default: Hook, depth: int) -> Any:
     """A copy in which what the C encoder would refuse or confuse inside plain containers is an extension already."""
     if depth > MAX_DEPTH:

@@ -11,8 +11,8 @@ from typing import Any
 
 from ormsgpack import Fragment
 
-from everstep.codec.values import FROZEN, encode, hook, pack, same_bytes
-from everstep.errors import EverstepError, Unstorable
+from everstep.codec.values import FROZEN, encode, hook, pack, same_bytes, unfindable
+from everstep.errors import EverstepError
 from everstep.snapshot.delta import DELETE, SET, SPLICE, Op, Path, texts
 from everstep.snapshot.shadow import Shadow, remember
 from everstep.snapshot.tracked import AGAIN, NEW, Plain, TrackedDict, TrackedList, Tracker
@@ -180,6 +180,11 @@ class _Gathering:
     def visit(self, node: Any, path: Path) -> None:
         changes, kids, moved, old = node._changes, node._kids, node._moved, node._old
         node._changes = node._kids = node._moved = node._old = None
+        if node.__class__ is TrackedDict and _odd(node, changes, kids, moved):
+            node._image = None
+            self.ops.append([SET, [*path], node])
+            self.fresh.append(node)
+            return
         new: Any = ()
         if changes is not None:
             new = self._dict(node, changes, old, path) if node.__class__ is TrackedDict else self._list(node, changes, old, path)
@@ -234,10 +239,6 @@ class _Gathering:
         top = node is node._tracker.root
         later = False
         for key, how in changes.items():
-            if key != key:
-                raise Unstorable(
-                    shown(path), "has NaN as a key", remedy="NaN is not equal to itself, so it cannot be found again: use another key."
-                )
             if how == CHANGED:
                 value = _get_dict(node, key)
                 step = [] if top else [*path, key]
@@ -297,6 +298,12 @@ class _Gathering:
             self.ops.append([SET, [*path, at], values[0]])
         else:
             self.ops.append([SPLICE, [*path], at, deleted, values])
+
+
+def _odd(node: Any, changes: Any, kids: Any, moved: Any) -> bool:
+    """Whether a change of a dict concerns a key through which no path can lead; then the dict goes in as a whole."""
+    places = [*(changes or ()), *(place for kid in kids or () for parent, place in kid._links() if parent is node)]
+    return any(map(unfindable, places)) or any(unfindable(place) for part, _ in moved or () for place in part.at)
 
 
 def shown(path: Path) -> str:

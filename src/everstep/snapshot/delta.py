@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from everstep.codec.kinds import Unknown
-from everstep.codec.values import encode
+from everstep.codec.values import encode, unfindable
 from everstep.errors import Damaged
 
 SET, DELETE, SPLICE, TEXT = range(4)
@@ -123,6 +123,10 @@ def _objects(old: Unknown, new: Unknown, path: Path, ops: list[Op]) -> None:
 
 
 def _dicts(old: dict[Any, Any], new: dict[Any, Any], path: Path, ops: list[Op]) -> None:
+    if any(map(unfindable, old)) or any(map(unfindable, new)):
+        if not same(old, new):
+            ops.append([SET, list(path), new])
+        return
     kept = [k for k in old if k in new]
     order = kept + [k for k in new if k not in old]
     if not all(map(same, order, new)):  # the order of keys changed, which is kept; or 1 gave way to True, which are one key

@@ -11,7 +11,7 @@ from typing import Any
 from ormsgpack import Fragment
 
 from everstep.codec.kinds import Unknown, kind_of
-from everstep.codec.values import FROZEN, Decoder, encode, may_hold_bytes, same_bytes
+from everstep.codec.values import FROZEN, Decoder, encode, may_hold_bytes, same_bytes, unfindable
 from everstep.snapshot.delta import SET, Op, Path, difference, same
 
 WHOLE = 32 * 1024
@@ -203,7 +203,7 @@ def _same_keys(a: dict[Any, Any], b: dict[Any, Any]) -> bool:
 def _fields(value: Any) -> dict[Any, Any] | None:
     """The parts of a dict or of an object of the program, by key."""
     if type(value) is dict:
-        return value
+        return None if any(map(unfindable, value)) else value
     if type(value) in FROZEN or type(value) is list:
         return None
     kind = kind_of(type(value))
