@@ -47,6 +47,15 @@ def test_what_only_looks_like_an_address_makes_no_file(url: str, tmp_path: Any, 
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("name", ["", " ", "@", 5, None])
+def test_what_is_no_id_is_no_beginning_of_one_either(store: everstep.Store, name: Any) -> None:
+    with store.run("only") as run:
+        run.checkpoint()
+    for look in (store.get, store.checkpoints, store.delete):
+        with pytest.raises(InvalidArgument):
+            look(name)
+
+
 def test_delete_wants_the_whole_id(store: everstep.Store) -> None:
     with store.run("order-12", state={"n": 1}) as run:
         run.checkpoint()

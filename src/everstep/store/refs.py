@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from everstep.backends.base import Backend, Query
 from everstep.errors import AmbiguousRef, DamagedRun, NotFound
-from everstep.ids import parse_ref
+from everstep.ids import check_id, parse_ref
 from everstep.records import RunRow
 
 _SHOWN = 8
@@ -19,7 +19,7 @@ def verified(row: RunRow) -> RunRow:
 
 def find_run(backend: Backend, run: str) -> RunRow:
     """The run with an id, or with a unique beginning of one."""
-    row = backend.run(run)
+    row = backend.run(check_id(run))  # the empty text would be a beginning of every id
     if row is not None:
         return verified(row)
     found = [row for _, row in backend.runs(Query(prefix=run, limit=_SHOWN + 1))]
