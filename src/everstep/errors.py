@@ -13,6 +13,8 @@
     ├── Conflict            E303  the run moved on underneath this write
     ├── RunClosed           E304  the handle was closed
     ├── RunBusy             E305  two threads save through one handle at once
+    ├── UnknownWorkflow     E306  a run of a workflow that this process doesn't know
+    ├── IllegalTransition   E307  a status that cannot follow another
     ├── StoreError          E400  the store itself failed
     │   ├── NotAStore       E401  the file is something else
     │   ├── NewerFormat     E402  written by a newer Everstep
@@ -22,12 +24,24 @@
     │   ├── StoreClosed     E406  the store was closed
     │   ├── StoreBusy       E407  another process kept the store locked too long
     │   └── UnknownBackend  E408  no backend for that URL
-    └── Damaged             E500  stored bytes are not what was saved
-        ├── DamagedRecord   E501
-        ├── DamagedChunk    E502
-        ├── DamagedRun      E503  the run row does not match its own digest
-        ├── MissingHead     E504  the newest record of a run is gone
-        └── DamagedFrame    E505  a frame that cannot be opened
+    ├── Damaged             E500  stored bytes are not what was saved
+    │   ├── DamagedRecord   E501
+    │   ├── DamagedChunk    E502
+    │   ├── DamagedRun      E503  the run row does not match its own digest
+    │   ├── MissingHead     E504  the newest record of a run is gone
+    │   └── DamagedFrame    E505  a frame that cannot be opened
+    ├── StepFailed          E601  a recorded error whose type cannot be rebuilt
+    ├── NonDeterminism      E602  a recorded step is asked for with another input
+    ├── AlreadyAnswered     E603  a gate that has its answer
+    ├── BadAnswer           E604  an answer that doesn't fit its gate
+    ├── GateTimeout         E605  nobody answered in time, and there is no default
+    ├── StepTimeout         E606  a step took too long
+    ├── DefinitionChanged   E607  the definition is no longer the one that the run began with
+    └── InvalidWorkflow     E608  a workflow document that makes no sense
+    (BaseException)
+    └── Suspended           E620  not an error: unwinds a program whose run stops here
+        ├── Waiting         E621  the run waits for an answer or for a time
+        └── Interrupted     E622  a signal, a budget, a timeout or an operator stopped the run
 
 Relies on nothing. Every message ends up in front of a person: it names ids and values, never a bare
 "invalid input". `written` answers the question that matters after a failed save: did it happen?
@@ -164,6 +178,24 @@ class RunBusy(EverstepError):
     remedy = "Let one thread at a time use a handle, or give each thread a run of its own."
 
 
+class UnknownWorkflow(EverstepError):
+    """This process does not know the workflow of a run."""
+
+    code = "E306"
+    remedy = "Import the module that defines it before you resume the run; names found in a store are never imported."
+
+
+class IllegalTransition(EverstepError):
+    """A status cannot follow another."""
+
+    code = "E307"
+    remedy = "Look at the run's history with store.events(run=run_id); a run that has ended can be forked."
+
+    def __init__(self, run: str, before: str, after: str):
+        self.run, self.before, self.after = run, before, after
+        super().__init__(f"run {run!r} is {before}, so it cannot become {after}")
+
+
 class StoreError(EverstepError):
     """The store failed."""
 
@@ -288,3 +320,121 @@ class DamagedFrame(Damaged):
     """A stored frame cannot be opened."""
 
     code = "E505"
+
+
+class StepFailed(EverstepError):
+    """A step failed, and its error cannot be rebuilt here."""
+
+    code = "E601"
+    remedy = "Read the recorded traceback (traceback_text). To get the error back as its own type, register that: everstep.register(Error)."
+    written: Written = "yes"
+
+    def __init__(self, address: str, type_name: str, error_message: str, traceback_text: str = ""):
+        self.address = address
+        self.type_name = type_name
+        self.error_message = error_message
+        self.traceback_text = traceback_text
+        super().__init__(f"{address} failed with {type_name}: {error_message}")
+
+
+class NonDeterminism(EverstepError):
+    """A recorded step is asked for with another input."""
+
+    code = "E602"
+
+    def __init__(self, run: str, address: str, recorded: str, now: str):
+        self.run, self.address, self.recorded, self.now = run, address, recorded, now
+        super().__init__(
+            f"step {address} of run {run!r} was recorded with the input {recorded} and is now called with {now}",
+            remedy=(
+                f"Fork before it: store.resume({run!r}, from_step={address!r}). Or rename the step, so that it runs as a new one. "
+                f"Or accept the recorded result: store.resume({run!r}, accept=[{address!r}])."
+            ),
+        )
+
+
+class AlreadyAnswered(EverstepError):
+    """A gate has its answer already."""
+
+    code = "E603"
+    remedy = "The first answer stands. Fork the run before the gate to try another one."
+
+
+class BadAnswer(EverstepError):
+    """An answer does not fit its gate."""
+
+    code = "E604"
+    remedy = "Look at what the gate asks for: store.gates(run_id)."
+
+
+class GateTimeout(EverstepError):
+    """Nobody answered a gate in time, and it has no default."""
+
+    code = "E605"
+    remedy = "Give the gate a default=, or catch this error where the gate stands."
+
+
+class StepTimeout(EverstepError):
+    """A step took longer than its timeout."""
+
+    code = "E606"
+    remedy = "Give the step more time, or a retry. What it had begun outside may still happen."
+
+
+class DefinitionChanged(EverstepError):
+    """The definition of a workflow is no longer the one that the run began with."""
+
+    code = "E607"
+    remedy = "Read the difference; go on with the new definition by store.resume(run_id, anyway=True), or begin a new run."
+
+    def __init__(self, message: str, difference: str = ""):
+        self.difference = difference
+        super().__init__(message)
+
+
+class InvalidWorkflow(EverstepError):
+    """A workflow document makes no sense."""
+
+    code = "E608"
+    remedy = "Correct the document at the line given; docs/yaml.md lists all keys."
+
+    def __init__(self, message: str, file: str | None = None, line: int | None = None, remedy: str | None = None):
+        self.file, self.line = file, line
+        place = f"{file or 'workflow'}:{line}: " if line is not None else f"{file}: " if file else ""
+        super().__init__(place + message, remedy=remedy)
+
+
+class Suspended(BaseException):
+    """A run stops here for now. No error: everything up to here is recorded, and `except Exception` must not catch it."""
+
+    code = "E620"
+    remedy = "Let it pass: the run is closed properly on its way out."
+
+    def __init__(self, message: str):
+        self.message = message
+        super().__init__(message)
+
+    def __str__(self) -> str:
+        return f"{self.message} [{self.code}]\n{self.remedy}"
+
+
+class Waiting(Suspended):
+    """A run waits for an answer or for a time."""
+
+    code = "E621"
+    remedy = "Answer it with store.answer(run_id, gate, value), then run the program again, or call store.wake()."
+
+    def __init__(self, run: str, what: str, until: int | None = None):
+        self.run, self.what, self.until = run, what, until
+        super().__init__(f"run {run!r} waits for {what}")
+
+
+class Interrupted(Suspended):
+    """A signal, a budget, a timeout or an operator stopped a run at a step's end."""
+
+    code = "E622"
+    remedy = "Resume the run to go on where it stopped."
+
+    def __init__(self, run: str, reason: str, exit_code: int | None = None):
+        self.run, self.reason, self.exit_code = run, reason, exit_code
+        super().__init__(f"run {run!r} was stopped: {reason}")

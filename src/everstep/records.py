@@ -32,6 +32,11 @@ class Kind(StrEnum):
     CHECKPOINT = "checkpoint"
     BASE = "base"
     STATUS = "status"
+    STEP = "step"
+    GATE = "gate"
+    ANSWER = "answer"
+    TIMER = "timer"
+    EVENT = "event"
 
 
 class Status(StrEnum):
