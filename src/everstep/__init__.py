@@ -1,11 +1,65 @@
 """Everstep: the memory that long-running agents and workflows can't lose."""
 
+from typing import TYPE_CHECKING, Any
+
 from everstep.api import Store, open
 from everstep.codec.kinds import Unknown, register
-from everstep.errors import EverstepError
+from everstep.errors import EverstepError, NonDeterminism, StepFailed
+from everstep.runtime.budget import Budget
+from everstep.runtime.context import current
+from everstep.runtime.gates import gate, sleep
+from everstep.runtime.policy import every, manual, off, on
+from everstep.runtime.retry import Retry
 from everstep.runtime.run import Run
+from everstep.runtime.steps import step
 from everstep.snapshot.diff import Change
 from everstep.store.model import Checkpoint, RunInfo
 
+if TYPE_CHECKING:
+    from everstep.runtime.agent import AgentLoop
+    from everstep.runtime.agent_state import AgentState
+    from everstep.runtime.workflow import Outcome, workflow
+
 __version__ = "0.1.0"
-__all__ = ["Change", "Checkpoint", "EverstepError", "Run", "RunInfo", "Store", "Unknown", "open", "register"]
+__all__ = [
+    "AgentLoop",
+    "AgentState",
+    "Budget",
+    "Change",
+    "Checkpoint",
+    "EverstepError",
+    "NonDeterminism",
+    "Outcome",
+    "Retry",
+    "Run",
+    "RunInfo",
+    "StepFailed",
+    "Store",
+    "Unknown",
+    "current",
+    "every",
+    "gate",
+    "manual",
+    "off",
+    "on",
+    "open",
+    "register",
+    "sleep",
+    "step",
+    "workflow",
+]
+_LATER = {
+    "AgentLoop": "everstep.runtime.agent",
+    "AgentState": "everstep.runtime.agent_state",
+    "Outcome": "everstep.runtime.workflow",
+    "workflow": "everstep.runtime.workflow",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """What only some programs use is imported when they do."""
+    if name not in _LATER:
+        raise AttributeError(f"module 'everstep' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_LATER[name]), name)

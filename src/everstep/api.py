@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any
 
 from everstep.backends.base import Backend
 from everstep.backends.url import open_backend
+from everstep.clock import clock
 from everstep.codec.frame import Compression, Framer
 from everstep.errors import InvalidArgument
+from everstep.ids import check_id
+from everstep.runtime.budget import Budget
+from everstep.runtime.hooks import Hooks
 from everstep.runtime.lease import TTL_SECONDS, Keeper
+from everstep.runtime.mode import Mode, Replay
+from everstep.runtime.policy import Policy, manual
 from everstep.runtime.run import Durability, Run
+from everstep.store.events import Event
+from everstep.store.forks import Edit
+from everstep.store.model import RunInfo, when
 from everstep.store.query import check_note, check_tags, check_text, to_meta
 from everstep.store.store import BaseStore
 
@@ -20,11 +29,22 @@ from everstep.store.store import BaseStore
 class Store(BaseStore):
     """Durable runs and their states. Made by `everstep.open`; may be used by many threads."""
 
-    def __init__(self, backend: Backend, *, lease_seconds: float = TTL_SECONDS, **options: Any):
+    def __init__(
+        self,
+        backend: Backend,
+        *,
+        lease_seconds: float = TTL_SECONDS,
+        policy: Policy | str | None = None,
+        enabled: bool = True,
+        **options: Any,
+    ):
         if not isinstance(lease_seconds, (int, float)) or not 0.01 <= lease_seconds <= 86_400:
             raise InvalidArgument(f"lease_seconds={lease_seconds!r:.60} is no number between 0.01 and 86,400")
+        self.policy = manual if policy is None else Policy.parse(policy)
+        self.enabled = enabled and not self.policy.off
         super().__init__(backend, **options)
-        self._keeper = Keeper(backend, lease_seconds)
+        self.keeper = Keeper(backend, lease_seconds)
+        self.hook_registry = Hooks()
 
     def run(
         self,
@@ -37,10 +57,14 @@ class Store(BaseStore):
         note: str | None = None,
         meta: Mapping[str, Any] | None = None,
         durability: Durability = "sync",
+        policy: Policy | str | None = None,
+        budget: Budget | None = None,
+        timeout: float | None = None,
     ) -> Run:
-        """Open a run for writing: `with store.run("id") as run`, or `async with`. A new one, or one that goes on from its head.
+        """Open a run for writing: `with store.run("id") as run`, or `async with`. A new one, or one that goes on from its base.
 
         `state` is the initial value of a run without checkpoints, and is copied; workflow, tags, session, note and meta describe a new run.
+        `policy` says when checkpoints are made by themselves; `budget` and `timeout` (seconds) when the run is stopped.
         """
         fields = {
             "workflow": check_text(workflow, "workflow"),
@@ -49,14 +73,148 @@ class Store(BaseStore):
             "note": check_note(note),
             "meta": to_meta(meta),
         }
-        return Run(self, self._keeper, id, state, durability, fields)
+        chosen = self.policy if policy is None else Policy.parse(policy)
+        if not self.enabled or chosen.off:
+            return self._off(id, state)
+        return Run(self, self.keeper, id, state, durability, fields, Mode(self.hook_registry, chosen, budget, timeout))
+
+    @staticmethod
+    def _off(id: str | None, state: Any) -> Any:
+        from everstep.runtime.off import OffRun
+
+        return OffRun(None if id is None else check_id(id), state)
+
+    def start(
+        self,
+        workflow: Callable[..., Any],
+        /,
+        *args: Any,
+        id: str | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Run a workflow with this input, to its end or to where it has to wait; gives an `Outcome`.
+
+        An id that exists: with the same workflow and input the run goes on, or its recorded outcome comes back; anything else is refused.
+        An async workflow gives something to await if a loop runs in this thread.
+        """
+        from everstep.runtime import workflow as flows
+
+        if not self.enabled:
+            return flows.call_plain(workflow, args, kwargs, id)
+        return flows.start(self, workflow, args, kwargs, id, {})
+
+    def resume(
+        self,
+        run_id: str,
+        *,
+        from_step: str | None = None,
+        replay: Replay = "normal",
+        accept: Iterable[str] | str = (),
+        budget: Budget | None = None,
+        timeout: float | None = None,
+        anyway: bool = False,
+    ) -> Any:
+        """Go on with a run of a workflow; finished steps are not run again. Gives an `Outcome`.
+
+        `from_step` runs that step and all after it again, on a fork. `replay` is normal, validate (run everything again, write nothing, and
+        report what differs) or republish (tell hooks once more what was recorded). `accept` names steps whose recorded result is to be
+        taken although their input has changed; `anyway` goes on under a definition that is not compatible.
+        """
+        from everstep.runtime import workflow as flows
+
+        accepted = frozenset([accept] if isinstance(accept, str) else accept)
+        return flows.resume(self, run_id, from_step, replay, anyway, {"accept": accepted, "budget": budget, "timeout": timeout})
+
+    def answer(self, run_id: str, gate: str, value: Any, by: str | None = None) -> None:
+        """Answer a gate, also before it is reached. The first answer stands; the run goes on with `resume` or `wake`."""
+        from everstep.runtime import operate
+
+        operate.answer(self, run_id, gate, value, by)
+
+    def pause(self, run_id: str, reason: str | None = None) -> None:
+        """Stop a run at its next step, with a checkpoint; `resume` lets it go on. Its child runs are paused, too."""
+        from everstep.runtime import operate
+
+        operate.pause(self, run_id, reason)
+
+    def cancel(self, run_id: str, reason: str | None = None) -> None:
+        """Stop a run at its next step, for good. Its child runs are cancelled, too."""
+        from everstep.runtime import operate
+
+        operate.cancel(self, run_id, reason)
+
+    def skip(self, run_id: str, step: str, result: Any = None) -> None:
+        """Have a step that is not finished taken as done, with this result."""
+        from everstep.runtime import operate
+
+        operate.skip(self, run_id, step, result)
+
+    def retry(self, run_id: str, step: str) -> None:
+        """Have a step that failed tried again when the run is resumed, also if the program had dealt with its error."""
+        from everstep.runtime import operate
+
+        operate.retry(self, run_id, step)
+
+    def wake(self, limit: int | None = None) -> list[Any]:
+        """Resume every run whose time has come, whose gate was answered, or that failed and is to be tried again; gives their outcomes."""
+        from everstep.runtime import operate
+
+        return operate.wake(self, limit)
+
+    def due(self) -> list[str]:
+        """The ids of the runs that `wake` would resume."""
+        from everstep.runtime import operate
+
+        return operate.due(self)
+
+    def on(self, event: str, function: Any = None, /, *, priority: int = 0, timeout: float | None = 0.5) -> Any:
+        """Have a function called with an `Event` when something happens: `store.on("after_step", print)`. Also a decorator.
+
+        Higher priorities first. A hook that fails or takes longer than `timeout` seconds never fails a save.
+        """
+        if function is None:
+            return lambda f: self.on(event, f, priority=priority, timeout=timeout)
+        return self.hook_registry.add(event, function, priority=priority, timeout=timeout)
+
+    def hooks(self) -> list[Any]:
+        """All hooks, with their statistics."""
+        return self.hook_registry.registered()
+
+    def load(self, ref: str, *, at: int | str | None = None) -> Any:
+        """The state that a ref names, as a plain fresh value. `at` may name the checkpoint instead of the ref."""
+        self._tell("before_load", ref, at=at)
+        state = super().load(ref, at=at)
+        self._tell("after_load", ref, at=at)
+        return state
+
+    def fork(self, ref: str, id: str | None = None, edit: Edit | None = None) -> RunInfo:
+        """A new run that begins at a checkpoint, perhaps with an edited state.
+
+        `edit` sets top-level keys, or is a function that gets the state and changes it or returns another one. The fork's first
+        checkpoint is that state; it shares all chunks that did not change. A workflow's fork has the journal up to there.
+        """
+        self._tell("before_fork", ref)
+        made = super().fork(ref, id, edit)
+        self._tell("after_fork", ref, fork=made.id)
+        return made
+
+    def delete(self, run_id: str) -> None:
+        """Remove a run and all that is its own; the id must be given in full. Forks of it stay whole."""
+        self._tell("before_delete", run_id)
+        super().delete(run_id)
+        self._tell("after_delete", run_id)
+
+    def _tell(self, name: str, run: str, **data: Any) -> None:
+        if self.hook_registry.wanted(name):
+            self.hook_registry.fire(name, Event(name, run, when(clock.now_us()), data))
 
     def __repr__(self) -> str:
         return f"<everstep.Store {self.url}>"
 
     def close(self) -> None:
         """Let go of the store. Open runs can no longer be saved."""
-        self._keeper.close()
+        self.keeper.close()
+        self.hook_registry.close()
         super().close()
 
     def __enter__(self) -> Store:
@@ -68,7 +226,7 @@ class Store(BaseStore):
     async def __aenter__(self) -> Any:
         from everstep.runtime.aio import AsyncStore
 
-        return AsyncStore(self, self.run)
+        return AsyncStore(self)
 
     async def __aexit__(self, *problem: Any) -> None:
         import asyncio
@@ -84,13 +242,20 @@ def open(
     threshold: int = 256,
     lease_seconds: float = TTL_SECONDS,
     checking: bool = False,
+    policy: Policy | str | None = None,
+    enabled: bool = True,
     **options: Any,
 ) -> Store:
     """Open a store: a path, sqlite:///path, memory://, or nothing for .everstep/store.db, found upward like .git.
 
     `compression` is none, zstd or gzip for content of `threshold` bytes or more; `checking` encodes every state twice and compares
-    (slow, for tests); further options go to the backend.
+    (slow, for tests); `policy` is that of runs which choose none; `enabled=False` switches everything off: no file is
+    made, and steps are plain calls. Further options go to the backend.
     """
     Framer(compression, level, threshold)  # refuses bad choices before anything is opened
-    backend = open_backend(url, **options)
-    return Store(backend, lease_seconds=lease_seconds, compression=compression, level=level, threshold=threshold, checking=checking)
+    chosen = manual if policy is None else Policy.parse(policy)
+    backend = open_backend(url, **options) if enabled and not chosen.off else open_backend("memory://")
+    return Store(
+        backend, lease_seconds=lease_seconds, compression=compression, level=level, threshold=threshold, checking=checking,
+        policy=chosen, enabled=enabled,
+    )  # fmt: skip

@@ -3,7 +3,8 @@
     digest(record) = H(digest of the record before, header, H(body))        H = SHA-256
     check(run row) = H(every field of the row)
     check(tag)     = H(every field of the tag)
-    manifest       = sum of all run and tag checks, modulo 2**256
+    check(letter)  = H(every field of the letter)
+    manifest       = sum of all run, tag and letter checks, modulo 2**256
 
 The chain proves a run's history even when bodies were pruned; the row's head digest keeps the tail from
 being cut; the manifest makes a vanished run visible. `header` and "every field" are MessagePack arrays
@@ -23,6 +24,7 @@ from ormsgpack import packb
 
 ZERO = bytes(32)
 MODULUS = 1 << 256
+CHILD = -1  # the parent_number of a run that another one called; forks have the number of the checkpoint that they begin at
 
 
 class Kind(StrEnum):
@@ -181,6 +183,32 @@ class Tag:
 
 def tag_check(key: bytes, name: str, number: int, at: int) -> bytes:
     return sha256(packb([key, name, number, at])).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """Something that a run is to be told, and when it is to be woken for it (`due`; None: it is not woken). `body` is a frame.
+
+    Anybody may post one; the run takes it out when it has read it. `key` is the run's key, so that no letter reaches another run.
+    """
+
+    key: bytes
+    name: str
+    due: int | None
+    at: int
+    body: bytes
+    check: bytes
+
+    @classmethod
+    def make(cls, key: bytes, name: str, due: int | None, at: int, body: bytes) -> Letter:
+        return cls(key, name, due, at, body, letter_check(key, name, due, at, body))
+
+    def digest(self) -> bytes:
+        return letter_check(self.key, self.name, self.due, self.at, self.body)
+
+
+def letter_check(key: bytes, name: str, due: int | None, at: int, body: bytes) -> bytes:
+    return sha256(packb([key, name, due, at, body])).digest()
 
 
 @dataclass(slots=True)

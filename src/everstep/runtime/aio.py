@@ -7,17 +7,23 @@ other tasks that wait at that moment. What reads from disk goes to worker thread
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from everstep.backends.base import Commit
-from everstep.runtime.run import Run
+from everstep.clock import clock
+from everstep.runtime import gates, signals
+from everstep.runtime.context import frame
+from everstep.runtime.run import Run, options_of
+from everstep.runtime.steps import Ticket, adrive, begin
+from everstep.runtime.workflow import as_workflow, workflow_of
 from everstep.store.model import Checkpoint
 
 if TYPE_CHECKING:
-    from everstep.store.store import BaseStore
+    from everstep.api import Store
 
 
 class _Bridge:
@@ -80,32 +86,36 @@ def _bridge() -> _Bridge:
 
 
 class AsyncRun:
-    """A run, open for writing in a task."""
+    """A run, open for writing in a task. What is not here is the same as on `Run`."""
 
     def __init__(self, run: Run):
         self._run = run
+        self._token: Any = None
 
     @classmethod
     async def enter(cls, run: Run) -> AsyncRun:
-        entering = asyncio.ensure_future(asyncio.to_thread(run.__enter__))
+        run._async = True
+        entering = asyncio.ensure_future(asyncio.to_thread(run._enter))
         try:
             await asyncio.shield(entering)
         except asyncio.CancelledError:  # the thread can't be stopped: give the lease back when it has got it
             entering.add_done_callback(lambda done: None if done.cancelled() or done.exception() else run._abandon())
             raise
-        return cls(run)
+        handle = cls(run)
+        run._root.handle = handle
+        run._token = frame.set(run._root)
+        signals.watch(run)
+        return handle
 
     @staticmethod
     async def leave(run: Run, *problem: Any) -> None:
-        await asyncio.shield(asyncio.to_thread(run.__exit__, *problem))
+        run._leave_frame()
+        await asyncio.shield(asyncio.to_thread(run._leave, problem[1]))
+        signals.unwatch(run)
+        run._exit_process(problem[1])
 
-    @property
-    def id(self) -> str:
-        return self._run.id
-
-    @property
-    def number(self) -> int:
-        return self._run.number
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._run, name)
 
     @property
     def state(self) -> Any:
@@ -120,14 +130,77 @@ class AsyncRun:
     ) -> Checkpoint:
         """Save the state; see `Run.checkpoint`. If the waiting task is cancelled, the save still takes place."""
         run = self._run
-        commit = run._prepare(note, tags, meta, state)
-        if run._durability != "sync":
-            await asyncio.to_thread(run._defer, commit) if run._full() else run._defer(commit)
-            return run._made(commit)
-        save = _Save(run, commit, _bridge(), asyncio.get_running_loop().create_future())
-        run._store.backend.submit(commit, save.done)
-        await save.future
+        done = run._recorded_save(state)
+        if done is not None:
+            return done
+        run._fire("before_checkpoint", kind="manual")
+        commit = await self._commit(lambda: run._prepare(note, tags, meta, state))
         return run._made(commit)
+
+    async def _commit(self, build: Callable[[], Commit]) -> Commit:
+        """Build a commit here, and wait for it without keeping the loop."""
+        run = self._run
+        if run._durability != "sync":
+            if run._full():
+                await asyncio.to_thread(run._make_room)
+            with run._lock:
+                commit = build()
+                run._defer(commit)
+            return commit
+        with run._lock:
+            commit = build()
+            save = _Save(run, commit, _bridge(), asyncio.get_running_loop().create_future())
+            run._store.backend.submit(commit, save.done)
+        await save.future
+        return commit
+
+    def step(
+        self,
+        name: Any,
+        function: Any = None,
+        /,
+        *args: Any,
+        key: Any = None,
+        retry: Any = None,
+        timeout: float | None = None,
+        **kwargs: Any,
+    ) -> Awaitable[Any]:
+        """Like `Run.step`, to be awaited. It has its number from this call on, so that many can be gathered."""
+        run = self._run
+        return adrive(begin(run, run._here(), name, function, args, kwargs, options_of(key, retry, timeout)), self)
+
+    async def map(self, function: Callable[..., Any], items: Iterable[Any], concurrency: int = 8) -> list[Any]:
+        """One step for each item, at most `concurrency` at the same time; results in the order of the items."""
+        from everstep.runtime.parallel import adrive_all
+
+        return await adrive_all(self._run._map(function, items, concurrency), concurrency, self)
+
+    async def _write_step(self, ticket: Ticket, error: Exception | None) -> None:
+        run = self._run
+        if run._dry:
+            run._flight.pop(ticket.address, None)
+            return
+        try:
+            commit = await self._commit(lambda: run._step_commit(ticket, error))
+        except BaseException:
+            run._flight.pop(ticket.address, None)
+            raise
+        run._after_step(ticket, error, commit)
+
+    async def gate(self, name: str, ask: str | None = None, **options: Any) -> Any:
+        """Wait for a decision from outside; see `everstep.gate`. Its functions may be async."""
+        condition = options.get("condition")
+        if inspect.iscoroutinefunction(condition):
+            options["condition"] = await condition()
+        value = self._run.gate(name, ask, **options)
+        return await value if inspect.isawaitable(value) else value
+
+    async def sleep(self, seconds: float | None = None, *, until: Any = None) -> None:
+        """Wait for a time; see `everstep.sleep`."""
+        deadline = gates.start_timer(self._run, seconds, until)
+        while deadline is not None and (left := deadline - clock.now_us()) > 0:
+            await asyncio.sleep(min(left / 1e6, 0.2))
+            self._run._boundary()
 
     async def flush(self) -> None:
         await asyncio.to_thread(self._run.flush)
@@ -136,13 +209,25 @@ class AsyncRun:
 class AsyncStore:
     """A store whose methods are awaited: `await store.load(ref)`, `await store.runs(status="failed")`."""
 
-    def __init__(self, store: BaseStore, run: Callable[..., Run]):
+    def __init__(self, store: Store):
         self._store = store
-        self.run = run
+        self.run = store.run
+
+    async def start(self, function: Any, *args: Any, **kwargs: Any) -> Any:
+        """Like `Store.start`; an async workflow runs in this loop, any other in a thread."""
+        return await self._drive(as_workflow(function).is_async, self._store.start, function, *args, **kwargs)
+
+    async def resume(self, run_id: str, **options: Any) -> Any:
+        """Like `Store.resume`."""
+        flow = await asyncio.to_thread(workflow_of, self._store, run_id)
+        return await self._drive(flow.is_async, self._store.resume, run_id, **options)
+
+    async def _drive(self, here: bool, method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        return await method(*args, **kwargs) if here else await asyncio.to_thread(method, *args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._store, name)
-        if name.startswith("_") or not callable(method):
+        if name.startswith("_") or name in ("on", "hooks") or not callable(method):
             return method
 
         async def call(*args: Any, **kwargs: Any) -> Any:

@@ -94,6 +94,41 @@ class Checkpoint:
         return from_meta(self._record.meta)
 
     @property
+    def kind(self) -> str:
+        """Why it was made: manual, automatic, pre_step, post_step, gate, error, final or interrupt."""
+        return str(self._header.get("kind", "manual"))
+
+    @property
+    def trigger(self) -> str | None:
+        """What made an automatic one due."""
+        return self._header.get("trigger")
+
+    @property
+    def step(self) -> str | None:
+        """The address of the newest step that was recorded by then."""
+        return self._header.get("step")
+
+    @property
+    def progress(self) -> tuple[float, float] | None:
+        """Done and total, as the program or the plan of the workflow says."""
+        found = self._header.get("progress")
+        return (found[0], found[1]) if found else None
+
+    @property
+    def percent(self) -> float | None:
+        """Progress in percent."""
+        return None if self.progress is None or not self.progress[1] else 100 * self.progress[0] / self.progress[1]
+
+    @property
+    def used(self) -> dict[str, float]:
+        """Seconds, steps, tokens and cost of the run up to then."""
+        return dict(zip(("seconds", "steps", "tokens", "cost"), self._header.get("used", (0.0, 0, 0, 0.0)), strict=True))
+
+    @property
+    def _header(self) -> dict[str, Any]:
+        return header_of(self._record.meta)
+
+    @property
     def digest(self) -> str:
         """What proves this checkpoint and all before it."""
         return self._record.digest.hex()
@@ -116,5 +151,30 @@ def when(us: int) -> datetime:
     return datetime.fromtimestamp(us / 1_000_000, UTC)
 
 
+HEADER = "$"
+
+
 def from_meta(text: str | None) -> dict[str, Any]:
-    return json.loads(text) if text else {}
+    """The metadata that the program gave."""
+    found: dict[str, Any] = json.loads(text) if text else {}
+    found.pop(HEADER, None)
+    return found
+
+
+def header_of(text: str | None) -> dict[str, Any]:
+    """What the runtime wrote beside the program's metadata."""
+    return json.loads(text).get(HEADER) or {} if text else {}
+
+
+def asked_for(text: str | None) -> bool:
+    """Whether a checkpoint was asked for by the program, so that its loop can go on from there; `text` is the stored metadata."""
+    header = header_of(text)
+    return header.get("kind", "manual") in ("manual", "final") or bool(header.get("safe"))
+
+
+def with_header(meta: str | None, header: dict[str, Any]) -> str | None:
+    """Metadata as it is stored, with what the runtime has to say."""
+    if not header:
+        return meta
+    text = json.dumps({HEADER: header}, ensure_ascii=False, separators=(",", ":"))
+    return text if meta is None else f"{text[:-1]},{meta[1:]}"

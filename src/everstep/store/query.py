@@ -12,7 +12,7 @@ from everstep.backends.base import Backend, Query
 from everstep.errors import DamagedRecord, InvalidArgument
 from everstep.ids import check_tag
 from everstep.records import RunRow, Status
-from everstep.store.model import Checkpoint, Page, RunInfo
+from everstep.store.model import HEADER, Checkpoint, Page, RunInfo
 from everstep.store.refs import verified
 
 _MOST = 10_000
@@ -111,6 +111,8 @@ def to_meta(meta: Mapping[str, Any] | None) -> str | None:
         if isinstance(value, float) and not isfinite(value):
             raise InvalidArgument(f"metadata {key!r} is {value}, and metadata cannot be NaN or infinite", remedy="Keep it in the state.")
         check_text(key, "a metadata key")
+        if key == HEADER:
+            raise InvalidArgument(f"the metadata key {HEADER!r} is Everstep's own")
         if isinstance(value, str):
             check_text(value, f"metadata {key!r}", 10_000)
     return json.dumps(dict(meta), ensure_ascii=False, sort_keys=True, allow_nan=False, separators=(",", ":"))

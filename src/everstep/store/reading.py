@@ -127,7 +127,8 @@ def last_error(backend: Backend, row: RunRow) -> dict[str, str] | None:
         return None
     record = checked(backend, row, found[0].seq, None)[-1]
     said = Decoder().decode(_content(row, record))
-    return said.get("error") if isinstance(said, dict) else None
+    error = said.get("error") if isinstance(said, dict) else None
+    return {name: error[name] for name in ("type", "message", "traceback")} if isinstance(error, dict) else None
 
 
 def newest_good(backend: Backend, row: RunRow, number: int) -> int | None:

@@ -6,7 +6,7 @@ Relies on a backend for bytes and on `snapshot` for what they mean. Thread-safe.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from everstep.backends.base import Backend, Commit
@@ -17,15 +17,17 @@ from everstep.ids import check_id, check_tag, new_id
 from everstep.records import RunRow, Status, Tag
 from everstep.snapshot.diff import Change
 from everstep.snapshot.saver import Saver
-from everstep.store import query, reading
+from everstep.store import forks, journal, query, reading
+from everstep.store.forks import Edit
 from everstep.store.model import Checkpoint, Page, RunInfo
 from everstep.store.refs import find_run, resolve, verified
-from everstep.store.writing import Chain, new_row
+from everstep.store.writing import Chain, Entry, new_row
 
 if TYPE_CHECKING:  # what only some programs use is imported when they do
+    from everstep.store.events import Event
+    from everstep.store.gates import Gate
+    from everstep.store.journal import Step
     from everstep.store.verify import Depth, Report
-
-Edit = Mapping[Any, Any] | Callable[[Any], Any]
 
 
 class BaseStore:
@@ -110,22 +112,11 @@ class BaseStore:
         first checkpoint is that state; it shares all chunks that did not change.
         """
         row, number = resolve(self.backend, ref)
-        origin = reading.checkpoint_record(self.backend, row, number)
-        loaded = reading.load(self.backend, row, number)
-        state = loaded.revived() if edit is None else _edited(loaded.revived(), edit)
-        saver = Saver(self.framer.wrap)
-        saver.begin(state)
-        child = new_row(
-            check_id(id) if id is not None else f"{row.id[:180]}-{new_id(6)}", row.family,
-            workflow=row.workflow, session=row.session, tags=row.tags, meta=row.meta, parent=row.id, parent_number=number,
-        )  # fmt: skip
-        chain = Chain(self.framer, child, None)
-        chain.start(parent=row.id, number=number, digest=origin.digest)
-        chain.checkpoint(saver.build(whole=True), f"fork of {row.id}@{number}")
-        chain.status(Status.WAITING)
-        commit = chain.commit()
-        self.backend.commit(commit)
-        return RunInfo.of(commit.run)
+        return RunInfo.of(forks.fork(self.backend, self.framer, row, number, id, edit))
+
+    def fork_before(self, row: RunRow, address: str, id: str | None = None) -> RunRow:
+        """A fork of a workflow's run that begins just before one of its steps."""
+        return forks.fork_before(self.backend, self.framer, row, address, id)
 
     def delete(self, run_id: str) -> None:
         """Remove a run and all that is its own; the id must be given in full. Forks of it stay whole."""
@@ -140,17 +131,37 @@ class BaseStore:
 
         return verify(self.backend, depth)
 
+    def steps(self, run_id: str) -> list[Step]:
+        """The recorded steps of a run, failed attempts too, in the order in which they ended."""
+        return journal.list_steps(self.backend, find_run(self.backend, run_id))
+
+    def gates(self, run_id: str) -> list[Gate]:
+        """The gates that a run has come to: what they ask, and what was answered."""
+        from everstep.store.gates import list_gates
+
+        return list_gates(self.backend, find_run(self.backend, run_id))
+
+    def events(self, after: int = 0, run: str | None = None, limit: int = 1000) -> Page[Event]:
+        """What happened in the store beyond a position, in the order in which it was committed; the page's `next` is where to go on.
+
+        Any process may follow it. With `run`, only what happened to that run, by its own places.
+        """
+        from everstep.store.feed import events
+
+        return events(self.backend, after, None if run is None else find_run(self.backend, run), limit)
+
     def stats(self) -> dict[str, int]:
         """How much there is: runs, records, chunks and bytes."""
         return self.backend.stats()
 
-    def open_row(self, id: str | None, state: Any, fields: dict[str, Any]) -> RunRow:
-        """The row of a run that is to be written: the one that exists, or a new one."""
+    def open_row(self, id: str | None, fields: dict[str, Any], about: dict[str, Any], chunks: Sequence[tuple[bytes, bytes]] = ()) -> RunRow:
+        """The row of a run that is to be written: the one that exists, or a new one, whose first record says `about`."""
         row = self.backend.run(check_id(id)) if id is not None else None
         if row is not None:
             return row
         chain = Chain(self.framer, new_row(id or new_id(), **fields), None)
-        chain.start()
+        chain.start(**about)
+        chain.chunks(chunks)
         commit = chain.commit()
         try:
             self.backend.commit(commit)
@@ -158,11 +169,15 @@ class BaseStore:
             return find_run(self.backend, commit.run.id)
         return commit.run
 
-    def commit(self, row: RunRow, saver: Saver, note: str | None, tags: tuple[str, ...], meta: str | None) -> Commit:
-        """What one checkpoint of a run writes."""
+    def commit(
+        self, row: RunRow, saver: Saver, note: str | None, tags: tuple[str, ...], meta: str | None, entries: Sequence[Entry] = ()
+    ) -> Commit:
+        """What one checkpoint of a run writes, together with the journal's entries before it."""
         saved = saver.build()
         try:
             chain = Chain(self.framer, row, row)
+            if entries:
+                chain.entries(entries)
             chain.checkpoint(saved, note, tags, meta)
             return chain.commit()
         except BaseException:
@@ -174,15 +189,3 @@ class BaseStore:
 
     def close(self) -> None:
         self.backend.close()
-
-
-def _edited(state: Any, edit: Edit) -> Any:
-    if callable(edit):
-        changed = edit(state)
-        return state if changed is None else changed
-    if not isinstance(edit, Mapping):
-        raise InvalidArgument(f"{edit!r:.60} is no edit", remedy="Give a dict of top-level keys, or a function.")
-    if not isinstance(state, dict):
-        raise InvalidArgument(f"the state is a {type(state).__name__}, so keys cannot be set in it", remedy="Give a function as edit=.")
-    state.update(edit)
-    return state

@@ -1,9 +1,9 @@
 """Proves a store whole, in three depths. Reads only; reports, never repairs.
 
-quick      every run row and tag against its digest, all of them against the manifest, every head present
+quick      every run row, tag and letter against its digest, all of them against the manifest, every head present
 records    also every record of every run against the chain
-full       also every delta applied and every base with all its chunks decoded, each base equal to what the deltas say, and the
-           engine's own check
+full       also every delta applied and every base with all its chunks decoded, each base equal to what the deltas say, every
+           letter opened, and the engine's own check
 
 Others may write meanwhile: what looks wrong is looked at again before it is reported.
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal
 
 from everstep.backends.base import Backend, Manifest, Query
@@ -87,7 +88,7 @@ class _Check:
     def _add(self, error: EverstepError, where: str) -> None:
         self._report.problems.append(Problem(error.code, where, error.message))
 
-    def _guard(self, where: str, look: Callable[[], None]) -> None:
+    def _guard(self, where: str, look: Callable[[], object]) -> None:
         try:
             look()
         except EverstepError as error:
@@ -101,6 +102,7 @@ class _Check:
             for after, row in rows:  # noqa: B007 -- the last one is the cursor
                 total = shift(total, (), [row.check])
                 total = shift(total, (), self._tags(row))
+                total = shift(total, (), self._letters(row))
                 self._report.runs += 1
                 self._guard(f"run {row.id}", lambda row=row: self._run(row))  # type: ignore[misc]
             if len(rows) < _AT_ONCE:
@@ -111,7 +113,7 @@ class _Check:
         if manifest.runs != self._report.runs:
             self._report.problems.append(Problem("E500", "manifest", f"it counts {manifest.runs} runs, {self._report.runs} are there"))
         elif manifest.total != total:
-            self._report.problems.append(Problem("E500", "manifest", "the runs and tags are not those that it was made of"))
+            self._report.problems.append(Problem("E500", "manifest", "the runs, tags and letters are not those that it was made of"))
 
     def _quiet_pass(self, manifest: Manifest, total: bytes) -> tuple[Manifest, bytes, int]:
         """The manifest, and what it should be, at a moment when both are still; if there is none, it is taken as it is."""
@@ -119,8 +121,9 @@ class _Check:
             before = self._backend.manifest()
             rows = [row for _, row in self._backend.runs(Query(oldest_first=True))]
             tags = [tag.check for row in rows for tag in self._backend.tags(row.id)]
+            letters = [letter.check for row in rows for letter in self._backend.letters(row.id)]
             if self._backend.manifest() == before:
-                return before, shift(ZERO, (), [*(row.check for row in rows), *tags]), len(rows)
+                return before, shift(ZERO, (), [*(row.check for row in rows), *tags, *letters]), len(rows)
         return manifest, manifest.total, manifest.runs
 
     def _tags(self, row: RunRow) -> list[bytes]:
@@ -131,6 +134,18 @@ class _Check:
             if tag.digest() != tag.check or tag.key != row.key or not 1 <= tag.number <= row.checkpoints:
                 self._report.problems.append(Problem("E501", f"run {row.id}", f"tag {tag.name!r} does not match its digest"))
         return [tag.check for tag in tags]
+
+    def _letters(self, row: RunRow) -> list[bytes]:
+        letters = self._backend.letters(row.id)
+        now = self._backend.run(row.id)
+        same = now is None or now.key == row.key  # else the run was replaced meanwhile, and these are letters to its successor
+        for letter in letters:
+            where = f"run {row.id}, letter {letter.name}"
+            if letter.digest() != letter.check or (same and letter.key != row.key):
+                self._report.problems.append(Problem("E501", where, "it does not match its digest"))
+            elif self._report.depth == "full":
+                self._guard(where, partial(unwrap, letter.body))
+        return [letter.check for letter in letters]
 
     def _run(self, row: RunRow) -> None:
         """Look at one run, and again if it moved on meanwhile and something looked wrong."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ormsgpack import packb
@@ -10,7 +12,7 @@ from ormsgpack import packb
 from everstep.backends.base import MAX_SEQ, Commit
 from everstep.clock import clock
 from everstep.codec.frame import Framer
-from everstep.errors import LimitExceeded
+from everstep.errors import IllegalTransition, LimitExceeded
 from everstep.records import ZERO, Kind, RunRow, Status, make_record
 from everstep.snapshot.saver import Saved
 
@@ -27,7 +29,26 @@ def new_row(run: str, family: bytes | None = None, **fields: Any) -> RunRow:
 
 
 # The value of an enum member costs more to ask for than a record to hash.
+_NEXT = {
+    Status.QUEUED.value: ("running", "waiting", "cancelled"),
+    Status.RUNNING.value: ("running", "waiting", "succeeded", "failed", "cancelled"),
+    Status.WAITING.value: ("running", "waiting", "cancelled"),
+    Status.FAILED.value: ("running", "cancelled"),
+    Status.SUCCEEDED.value: ("running",),  # a loop that goes on, as a chat does the next day
+    Status.CANCELLED.value: (),
+}
 START, CHECKPOINT, BASE, STATUS = Kind.START.value, Kind.CHECKPOINT.value, Kind.BASE.value, Kind.STATUS.value
+
+
+@dataclass(slots=True)
+class Entry:
+    """Something for the journal that waits for the next commit. `drawn` marks a value that the program has seen already."""
+
+    kind: str
+    content: bytes
+    address: str | None
+    chunks: Sequence[tuple[bytes, bytes]] = ()
+    drawn: bool = False
 
 
 class Chain:
@@ -54,15 +75,28 @@ class Chain:
         row.stored += len(body)
         self._records.append(record)
 
+    def entries(self, entries: Sequence[Entry]) -> None:
+        """Journal entries, with the chunks of their results."""
+        for entry in entries:
+            self.add(entry.kind, entry.content, entry.address)
+            if entry.chunks:
+                self.chunks(entry.chunks)
+
+    def chunks(self, chunks: Sequence[tuple[bytes, bytes]]) -> None:
+        self._chunks.extend(chunks)
+        self._row.stored += sum(len(frame) for _, frame in chunks)
+
     def checkpoint(self, saved: Saved, note: str | None = None, tags: tuple[str, ...] = (), meta: str | None = None) -> None:
         self._row.checkpoints += 1
         self.add(CHECKPOINT, saved.delta, note, tags, meta)
         if saved.base is not None:
             self.add(BASE, saved.base)
-            self._chunks.extend(saved.chunks)
-            self._row.stored += sum(len(frame) for _, frame in saved.chunks)
+            self.chunks(saved.chunks)
 
     def status(self, status: Status, **about: Any) -> None:
+        """A change of status; one that makes no sense is refused."""
+        if status.value not in _NEXT[self._row.status]:
+            raise IllegalTransition(self._row.id, self._row.status, status.value)
         self._row.status = status.value
         self.add(STATUS, packb({"status": status.value, **about}))
 

@@ -1,0 +1,106 @@
+"""What a run may use up (time, steps, tokens, cost), and what it has used.
+
+A budget is asked before a step begins; a step that has begun is never cut short by it. `check_number` is the one place that
+says which numbers count as a setting. No I/O, no clock: the caller measures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from math import isfinite
+from typing import Any
+
+from everstep.codec.refusal import shown
+from everstep.errors import InvalidArgument
+
+_ROUNDING = 1e-9  # ten costs of 0.1 add up to 0.9999999999999999, and that is a budget of 1 used up
+
+
+def check_number(value: Any, what: str, *, least: float = 0, above: bool = False, whole: bool = False, most: float = 1e15) -> Any:
+    """Return a number that may be a setting, or refuse it: no bool, no text, finite, `least` or more (`above`: really more)."""
+    good = type(value) is int or (type(value) is float and not whole and isfinite(value))
+    if good and (value > least if above else value >= least) and value <= most:
+        return value
+    kind = "whole number" if whole else "number"
+    bound = f"above {least:g}" if above else f"of at least {least:g}"
+    raise InvalidArgument(f"{what}={shown(value)} is no {kind} {bound}", remedy=f"Give a {kind} {bound} and at most {most:g}.")
+
+
+def check_keys(given: Mapping[Any, Any], allowed: tuple[str, ...], what: str) -> None:
+    """Refuse names that a mapping from a configuration must not have, and say which it may have."""
+    for name in given:
+        if name not in allowed:
+            raise InvalidArgument(f"{what} has no {shown(name)}", remedy=f"Use {', '.join(allowed)}.")
+
+
+@dataclass(slots=True)
+class Used:
+    """What a run has used. Not safe to add to from two threads at once."""
+
+    seconds: float = 0.0
+    steps: int = 0
+    tokens: int = 0
+    cost: float = 0.0
+
+    def add(self, *, seconds: float = 0.0, steps: int = 0, tokens: int = 0, cost: float = 0.0) -> None:
+        """Add to what was used; all four are checked before any is added. Nothing can be given back: each is 0 or more."""
+        for name, value in (("seconds", seconds), ("cost", cost)):
+            check_number(value, name)
+        for name, value in (("steps", steps), ("tokens", tokens)):
+            check_number(value, name, whole=True)
+        self.seconds += seconds
+        self.steps += steps
+        self.tokens += tokens
+        self.cost += cost
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What a run may use, over all its attempts; None is no limit.
+
+    A limit that is reached is used up, and no further step begins: with `steps=5` there is no sixth step, with `tokens=1000`
+    none begins once 1,000 are used. What a single step uses is known only when it ends, so that the sum of tokens, cost
+    or seconds can go beyond its limit by what one step uses. `cost` is in whatever unit you report with `run.usage`.
+    """
+
+    seconds: float | None = None
+    steps: int | None = None
+    tokens: int | None = None
+    cost: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("seconds", "cost"):
+            if getattr(self, name) is not None:
+                check_number(getattr(self, name), name, above=True)
+        for name in ("steps", "tokens"):
+            if getattr(self, name) is not None:
+                check_number(getattr(self, name), name, least=1, whole=True)
+
+    def exceeded(self, used: Used) -> str | None:
+        """Which limit is used up, as text such as "budget: 1,200 tokens of 1,000"; None while there is something left of each."""
+        for name in _NAMES:
+            limit, spent = getattr(self, name), getattr(used, name)
+            if limit is not None and spent >= limit * (1 - _ROUNDING):
+                amount = f"cost {_text(spent)}" if name == "cost" else f"{_text(spent)} {name}"
+                return f"budget: {amount} of {_text(limit)}"
+        return None
+
+    @classmethod
+    def parse(cls, given: Budget | Mapping[str, Any]) -> Budget:
+        """A budget from a configuration: `{"tokens": 50000, "cost": 2.5}`. Unknown names are refused."""
+        if isinstance(given, Budget):
+            return given
+        if not isinstance(given, Mapping):
+            raise InvalidArgument(f"{shown(given)} is no budget", remedy=f"Give a mapping with {', '.join(_NAMES)}.")
+        check_keys(given, _NAMES, "a budget")
+        return cls(**given)
+
+
+_NAMES = tuple(field.name for field in fields(Budget))
+
+
+def _text(number: float) -> str:
+    """At most four decimals, none that say nothing, and commas: these are read by people."""
+    text = f"{number:,.4f}".rstrip("0").rstrip(".")
+    return text if number == 0 or text != "0" else f"{number:.2g}"

@@ -1,0 +1,48 @@
+"""Which run, and which step of it, the code of this thread or task is in. No I/O.
+
+A frame is one place where steps are counted: the run itself, or the inside of one step. Threads that `run.map` starts and tasks
+inherit it; a thread that the program starts on its own does not, and stands outside of any run unless it uses the handle.
+"""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+from everstep.errors import RunClosed
+
+if TYPE_CHECKING:
+    from everstep.runtime.run import Run
+    from everstep.runtime.steps import Ticket
+
+
+class Frame:
+    """Counts the names that were used in one place. `handle` is what the program calls: the run, or its async face."""
+
+    __slots__ = ("counts", "handle", "path", "run", "ticket")
+
+    def __init__(self, run: Run, handle: Any, path: str = "", counts: dict[str, int] | None = None, ticket: Ticket | None = None):
+        self.run = run
+        self.handle = handle
+        self.path = path
+        self.counts: dict[str, int] = {} if counts is None else counts
+        self.ticket = ticket
+
+    def address(self, name: str, key: str | None = None) -> str:
+        """The address of the next use of a name here."""
+        if key is not None:
+            return f"{self.path}{name}@{key}"
+        number = self.counts.get(name, 0)
+        self.counts[name] = number + 1
+        return f"{self.path}{name}#{number}"
+
+
+frame: ContextVar[Frame | None] = ContextVar("everstep", default=None)
+
+
+def current() -> Any:
+    """The run that this code belongs to: inside a `with store.run(...)` block, a workflow, or a step."""
+    here = frame.get()
+    if here is None:
+        raise RunClosed("no run is open here", remedy="Call this inside a workflow, or inside: with store.run(id) as run: ...")
+    return here.handle

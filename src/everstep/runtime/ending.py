@@ -1,0 +1,118 @@
+"""How an attempt at a run ends: the status, the last checkpoint, and what is to happen next. Decides; `Run` writes it down."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from everstep.clock import clock
+from everstep.codec.values import encode
+from everstep.errors import Interrupted, Waiting
+from everstep.records import CHILD, Letter, Status
+from everstep.runtime.steps import failed_steps
+from everstep.store.journal import error_body, pack_body, result_body
+
+if TYPE_CHECKING:
+    from everstep.runtime.run import Run
+
+DEAD = "dead-letter"
+
+
+@dataclass(slots=True)
+class Ending:
+    """What the last commit of an attempt says. `status` None: the run is left as it is; `kind` None: without a checkpoint."""
+
+    status: Status | None = None
+    kind: str | None = None
+    reason: str | None = None
+    note: str | None = None
+    about: dict[str, Any] = field(default_factory=dict)
+    letters: list[Letter] = field(default_factory=list)
+    chunks: list[tuple[bytes, bytes]] = field(default_factory=list)
+    changes: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.reason:
+            self.about["reason"] = self.reason
+
+    def fail(self, error: BaseException) -> None:
+        self.status, self.about = Status.FAILED, {"error": error_body(error)}
+
+
+def ending_of(run: Run, error: BaseException | None) -> Ending:
+    """What the way in which a program left its run means for it."""
+    if error is None:
+        ending = _succeeded(run)
+    elif isinstance(error, Waiting):
+        ending = Ending(Status.WAITING, "gate", error.what)
+        if error.until is not None:
+            ending.about["until"] = error.until
+    elif isinstance(error, Interrupted):
+        ending = _interrupted(run, error)
+    elif isinstance(error, Exception):
+        ending = _failed(run, error)
+    else:
+        _break_off(run, type(error).__name__)
+        return Ending()
+    seconds = run._played.used.seconds + time.monotonic() - run._began
+    if run._mode.budget is not None:
+        ending.about["seconds"] = round(seconds, 3)
+    return ending
+
+
+def tell_caller(run: Run, ending: Ending) -> None:
+    """A child run that was resumed by itself wakes the run that called it. Told too early is no harm: the caller looks again."""
+    row = run._open()[0]
+    if row.parent is None or row.parent_number != CHILD or run._mode.driven or ending.status in (None, Status.WAITING):
+        return
+    backend = run._store.backend
+    caller = backend.run(row.parent)
+    if caller is not None and caller.status == Status.WAITING:
+        now = clock.now_us()
+        backend.post(Letter.make(caller.key, f"child:{row.id}", now, now, run._store.framer.wrap(encode(None))), caller.id)
+
+
+def _succeeded(run: Run) -> Ending:
+    ending = Ending(Status.SUCCEEDED, "final")
+    if run._mode.workflow:
+        form, data, chunks = result_body(run._result, "the workflow", run._store.framer.wrap)
+        ending.about["result"] = [form, data]
+        ending.chunks = chunks
+    return ending
+
+
+def _failed(run: Run, error: Exception) -> Ending:
+    ending = Ending(Status.FAILED, "error", about={"error": error_body(error)})
+    steps = failed_steps(error)
+    if steps:
+        ending.about["steps"] = steps
+    retry = run._mode.retry
+    if retry is None:
+        return ending
+    failures = ending.about["failures"] = run._played.failures + 1
+    row = run._open()[0]
+    if retry.again(failures, error):
+        due = clock.now_us() + int(retry.delay_after(failures, run._chance()) * 1e6)
+        ending.letters.append(Letter.make(row.key, "retry", due, clock.now_us(), run._store.framer.wrap(encode(failures))))
+        ending.about["retry_at"] = due
+    elif DEAD not in row.tags:
+        ending.changes["tags"] = (*row.tags, DEAD)
+    return ending
+
+
+def _interrupted(run: Run, error: Interrupted) -> Ending:
+    _break_off(run, error.reason)
+    if error.exit_code is not None:
+        return Ending(None, "interrupt")  # still running, and nobody drives it: whoever comes next goes on
+    if error.reason.startswith("cancel"):
+        return Ending(Status.CANCELLED, "interrupt", error.reason)
+    return Ending(Status.WAITING, "interrupt", error.reason)
+
+
+def _break_off(run: Run, reason: str) -> None:
+    """Note which steps have no end: the next attempt cannot know how far they came."""
+    steps = list(run._flight)
+    if steps or run._mode.workflow or not run._mode.plain or run._root.counts:
+        run._put("event", pack_body(["interrupted", encode({"reason": reason, "steps": steps})]), None)
+    run._fire("interrupt", reason=reason, steps=steps)

@@ -1,0 +1,254 @@
+"""Waiting: for a decision (gates), for a time (timers), and for a person when nobody knows whether a step has run.
+
+A gate's question is recorded and the run lets go of its process; the answer comes as a letter, from anywhere, and is recorded when
+the run reads it. The letter stays, so that the first answer is the only one. A timer is a letter to oneself.
+"""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+from everstep.clock import clock
+from everstep.codec.frame import unwrap
+from everstep.codec.values import decode, encode
+from everstep.errors import DamagedRun, GateTimeout, Interrupted, InvalidArgument, StepFailed, Waiting
+from everstep.records import Letter, RunRow
+from everstep.runtime import schema as shapes
+from everstep.runtime.context import current
+from everstep.store.journal import FAILED, NOTHING, RUNNING, SUCCEEDED, error_body, pack_body
+from everstep.store.query import to_us
+
+if TYPE_CHECKING:
+    from everstep.runtime.run import Run
+    from everstep.runtime.steps import Ticket
+
+NONE: Any = type("NoDefault", (), {"__repr__": lambda self: "<none>"})()
+HOLD_SECONDS = 1.0
+_YES = frozenset({"yes", "y", "true", "ok", "approve", "approved", "pass", "passed"})
+
+
+def gate(
+    name: str, ask: str | None = None, *, schema: Any = None, choices: Any = None, timeout: float | None = None, default: Any = NONE,
+    condition: Any = None, on_pass: Any = None, on_fail: Any = None,
+) -> Any:  # fmt: skip
+    """Wait for a decision from outside: `if everstep.gate("editor", ask="Publish?", choices=["yes", "no"]) == "yes": ...`.
+
+    The run lets go of its process until `store.answer(run, name, value)`; the answer must fit `schema` (a type, or a JSON Schema) or be one
+    of `choices`. After `timeout` seconds the answer is `default`, or `GateTimeout` is raised where there is none. With `condition` (a
+    value or a function) the gate decides by itself, once. `on_pass` and `on_fail` pick what comes back: a value, or a function to call.
+    """
+    return current().gate(
+        name, ask, schema=schema, choices=choices, timeout=timeout, default=default, condition=condition, on_pass=on_pass, on_fail=on_fail
+    )
+
+
+def sleep(seconds: float | None = None, *, until: datetime | float | None = None) -> Any:
+    """Wait for a time. The deadline is recorded: a run that dies or lets go of its process goes on when it has come.
+
+    A workflow holds its process for waits up to a second and otherwise lets go of it until `store.wake()`; a loop of your own waits here.
+    """
+    return current().sleep(seconds, until=until)
+
+
+def verified_letter(row: RunRow, letter: Letter) -> Letter:
+    if letter.digest() != letter.check or letter.key != row.key:
+        raise DamagedRun(f"the letter {letter.name!r} to run {row.id!r} does not match its digest")
+    return letter
+
+
+def step_key(row: RunRow, address: str) -> str:
+    return sha256(row.key + address.encode()).hexdigest()[:32]
+
+
+def ask(
+    run: Run, name: str, question: str | None = None, *, schema: Any = None, choices: Any = None, timeout: float | None = None,
+    default: Any = NONE, condition: Any = None, on_pass: Any = None, on_fail: Any = None,
+) -> Any:  # fmt: skip
+    from everstep.runtime.steps import check_name
+
+    check_name(name)
+    shape = shapes.to_schema(schema, choices)
+    if timeout is not None and not (isinstance(timeout, (int, float)) and timeout > 0):
+        raise InvalidArgument(f"timeout={timeout!r:.60} is no number of seconds above 0")
+    if default is not NONE and shape is not None and default is not None:
+        fault = shapes.check(shape, default)
+        if fault:
+            raise InvalidArgument(f"the default of gate {name!r} does not fit it: {fault}")
+    address = _address(run, name)
+    value = decide(run, address, question, shape, timeout, default, condition)
+    if on_pass is None and on_fail is None:
+        return value
+    chosen = on_pass if passed(value) else on_fail
+    return chosen() if callable(chosen) else value if chosen is None else chosen
+
+
+def passed(value: Any) -> bool:
+    """Whether an answer means yes."""
+    return value.strip().lower() in _YES if isinstance(value, str) else bool(value)
+
+
+def _address(run: Run, name: str) -> str:
+    run._open()
+    with run._numbering:
+        return run._here().address(name)
+
+
+def decide(run: Run, address: str, question: str | None, shape: Any, timeout: float | None, default: Any, condition: Any) -> Any:
+    """The answer of a gate: the recorded one, the one that has come, or none yet, which ends the attempt."""
+    run._asked.add(address)
+    found = run._played.answers.get(address)
+    if found is not None:
+        return _value(address, found.body)
+    if run._dry:
+        raise Interrupted(run.id, f"the journal ends before {address}")
+    run._boundary()
+    if condition is not None:
+        return answered(run, address, bool(condition() if callable(condition) else condition), "condition")
+    run._fire("before_gate", gate=address, ask=question)
+    asked = run._played.asked.get(address)
+    now = clock.now_us()
+    deadline = asked.body[2] if asked is not None else now + int(timeout * 1e6) if timeout is not None else None
+    letter = _letter(run, address, shape)
+    if letter is None and deadline is not None and now >= deadline:
+        run._store.backend.post(_expired(run, address, default), run.id)  # the first answer wins, and this may not be it
+        run._look_at_letters()
+        letter = _letter(run, address, None)
+    if letter is not None:
+        said = decode(unwrap(letter.body))
+        return answered(run, address, said["value"], said.get("by"), bool(said.get("expired")))
+    _put_question(run, address, question, shape, deadline, default, asked is not None)
+    raise Waiting(run.id, f"an answer at gate {address!r}", deadline)
+
+
+def _letter(run: Run, address: str, shape: Any) -> Letter | None:
+    """The answer that waits, if it fits. One that came before the question and does not fit is thrown away, and asked for again."""
+    letter = run._letters.get(f"answer:{address}")
+    if letter is None or shape is None:
+        return letter
+    fault = shapes.check(shape, decode(unwrap(letter.body))["value"])
+    if fault is None:
+        return letter
+    run._read.append(letter.name)
+    run._letters.pop(letter.name)
+    run._put("event", pack_body(["answer_refused", encode({"gate": address, "fault": fault})]), None)
+    return None
+
+
+def _expired(run: Run, address: str, default: Any) -> Letter:
+    said = {"value": None if default is NONE else default, "by": "timeout", "expired": default is NONE}
+    now = clock.now_us()
+    return Letter.make(run._open()[0].key, f"answer:{address}", now, now, run._store.framer.wrap(encode(said)))
+
+
+def _put_question(run: Run, address: str, question: str | None, shape: Any, deadline: int | None, default: Any, known: bool) -> None:
+    kept = None if default is NONE else encode(default, f"default of {address}")
+    if not known:
+        with run._lock:
+            run._put("gate", pack_body([question, shape, deadline, kept, {}]), address)
+    if deadline is not None:
+        set_timer(run, address, deadline)
+
+
+def set_timer(run: Run, address: str, due: int) -> None:
+    """A letter to the run itself, which wakes it. One that is there already stays."""
+    letter = Letter.make(run._open()[0].key, f"timer:{address}", due, clock.now_us(), run._store.framer.wrap(encode(None)))
+    with run._lock:
+        run._outgoing.append(letter)
+
+
+def answered(run: Run, address: str, value: Any, by: str | None, expired: bool = False) -> Any:
+    """Record an answer, with the checkpoint that a policy wants at gates."""
+    body = [encode(value, f"answer of {address}"), by, {"expired": True} if expired else {}]
+    with run._lock:
+        run._put("answer", pack_body(body), address)
+        _drop_timer(run, address)
+    if run._mode.policy.due("gate", None, 0, 0.0) is not None:
+        run._save("gate", "on gate")
+    else:
+        run._write_entries()
+    run._fire("after_gate", gate=address, value=value, by=by)
+    return _value(address, body)
+
+
+def _drop_timer(run: Run, address: str) -> None:
+    if f"timer:{address}" in run._letters:
+        run._read.append(f"timer:{address}")
+        run._letters.pop(f"timer:{address}")
+
+
+def _value(address: str, body: list[Any]) -> Any:
+    if body[2].get("expired"):
+        raise GateTimeout(f"nobody answered gate {address!r} in time")
+    return decode(body[0])
+
+
+def sleep_run(run: Run, seconds: float | None, until: Any) -> None:
+    deadline = start_timer(run, seconds, until)
+    while deadline is not None and (left := deadline - clock.now_us()) > 0:
+        time.sleep(min(left / 1e6, 0.2))
+        run._boundary()
+
+
+def start_timer(run: Run, seconds: float | None, until: Any) -> int | None:
+    """Record a deadline; the deadline if this process is to wait for it, None if it has passed."""
+    due = _deadline(seconds, until)
+    address = _address(run, "sleep")
+    run._asked.add(address)
+    found = run._played.asked.get(address)
+    if found is not None:
+        due = found.body[0]
+    if run._dry or due <= clock.now_us():
+        if found is None and not run._dry:
+            with run._lock:
+                run._put("timer", pack_body([due]), address)
+        _drop_timer(run, address)
+        return None
+    run._boundary()
+    if found is None:
+        with run._lock:
+            run._put("timer", pack_body([due]), address)
+    if run._mode.workflow and due - clock.now_us() > HOLD_SECONDS * 1e6:
+        set_timer(run, address, due)
+        raise Waiting(run.id, f"the time of {address!r}", due)
+    if found is None:
+        run._write_entries()
+    return due
+
+
+def _deadline(seconds: float | None, until: Any) -> int:
+    if (seconds is None) == (until is None):
+        raise InvalidArgument("sleep needs either seconds or until", remedy="Use sleep(60) or sleep(until=datetime(...)).")
+    if until is not None:
+        return to_us(until) or 0
+    if not isinstance(seconds, (int, float)) or isinstance(seconds, bool) or not 0 <= seconds < 1e9:
+        raise InvalidArgument(f"{seconds!r:.60} is no number of seconds")
+    return clock.now_us() + int(seconds * 1e6)
+
+
+def begin_once(run: Run, ticket: Ticket) -> tuple[Any] | None:
+    """Write down that a step begins, which is to run at most once. If one that began has no end, a person decides."""
+    if ticket.unsure:
+        question = f"Step {ticket.address} was running when its process died. Run it again, skip it, or let it fail?"
+        shape = shapes.to_schema(None, ["run", "skip", "fail"])
+        answer = decide(run, f"{ticket.address}?{ticket.attempt}", question, shape, None, NONE, None)
+        if answer != "run":
+            return _settle_once(run, ticket, answer)
+    ticket.started = clock.now_us()
+    run._put("step", ticket.body(RUNNING, NOTHING, None, None, {}), ticket.address)
+    run._write_entries()
+    return None
+
+
+def _settle_once(run: Run, ticket: Ticket, answer: str) -> tuple[Any]:
+    ticket.started = clock.now_us()
+    if answer == "skip":
+        run._put("step", ticket.body(SUCCEEDED, NOTHING, None, None, {"skipped": True}), ticket.address)
+        run._write_step(ticket, None)
+        return (None,)
+    error = StepFailed(ticket.address, "ProcessDied", "the process died inside the step, and it was not to be run again")
+    run._put("step", ticket.body(FAILED, NOTHING, None, error_body(error), {}), ticket.address)
+    run._write_step(ticket, error)
+    raise error

@@ -1,0 +1,125 @@
+"""A run that is not recorded: the program works as if Everstep were not there. Nothing is ever written, nothing is read.
+
+For programs and tests that switch Everstep off (`everstep.open(enabled=False)`, `policy=off`) without changing a line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import random
+import time
+import uuid
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+from everstep.codec.values import decode, encode
+from everstep.errors import Waiting
+from everstep.ids import new_id
+from everstep.records import Kind, Record
+from everstep.runtime.gates import NONE
+from everstep.runtime.report import Report
+from everstep.store.model import Checkpoint
+
+
+class OffRun:
+    """Has the methods of a run; a step is a call."""
+
+    number = 0
+    step_attempt = 1
+    step_again = False
+
+    def __init__(self, id: str | None, state: Any):
+        self.id = id or new_id()
+        self.state: Any = {} if state is None else decode(encode(state))
+        self.report = Report(self.id)
+        self.step_key = f"{self.id}-off"
+
+    def __enter__(self) -> OffRun:
+        return self
+
+    def __exit__(self, *problem: Any) -> None:
+        return None
+
+    async def __aenter__(self) -> AsyncOffRun:
+        return AsyncOffRun(self)
+
+    async def __aexit__(self, *problem: Any) -> None:
+        return None
+
+    def step(
+        self, name: Any, function: Any = None, /, *args: Any, key: Any = None, retry: Any = None, timeout: Any = None, **kwargs: Any
+    ) -> Any:
+        if isinstance(name, str):
+            return function(*args, **kwargs)
+        return name(*args, **kwargs) if function is None and not args else name(function, *args, **kwargs)
+
+    def map(self, function: Callable[..., Any], items: Iterable[Any], concurrency: int = 8) -> list[Any]:
+        return [function(item) for item in items]
+
+    def checkpoint(self, note: Any = None, tags: Any = (), meta: Any = None, state: Any = None) -> Checkpoint:
+        if state is not None:
+            self.state = state
+        return Checkpoint(Record(self.id, 0, Kind.CHECKPOINT.value, 0, time.time_ns() // 1000, 0, note, (), None, None, b"", b""))
+
+    def gate(self, name: str, ask: str | None = None, **options: Any) -> Any:
+        condition = options.get("condition")
+        if condition is not None:
+            return bool(condition() if callable(condition) else condition)
+        if options.get("default", NONE) is not NONE:
+            return options["default"]
+        raise Waiting(self.id, f"an answer at gate {name!r}, and nothing is recorded here that could be answered")
+
+    def sleep(self, seconds: float | None = None, *, until: Any = None) -> None:
+        time.sleep(max(0.0, seconds if seconds is not None else until.timestamp() - time.time()))
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+    def random(self) -> float:
+        return random.random()  # noqa: S311 - what the program would have called itself
+
+    def uuid(self) -> uuid.UUID:
+        return uuid.uuid4()
+
+    def flush(self) -> None: ...
+
+    def usage(self, tokens: int = 0, cost: float = 0.0) -> None: ...
+
+    def progress(self, done: float, total: float) -> None: ...
+
+    def emit(self, name: str, **data: Any) -> None: ...
+
+    def milestone(self, name: str, note: str | None = None) -> None: ...
+
+
+class AsyncOffRun:
+    """The same, awaited."""
+
+    def __init__(self, run: OffRun):
+        self.__dict__["_run"] = run
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._run, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self._run, name, value)
+
+    async def step(self, *args: Any, **kwargs: Any) -> Any:
+        result = self._run.step(*args, **kwargs)
+        return await result if inspect.isawaitable(result) else result
+
+    async def map(self, function: Callable[..., Any], items: Iterable[Any], concurrency: int = 8) -> list[Any]:
+        return [await one if inspect.isawaitable(one) else one for one in self._run.map(function, items)]
+
+    async def checkpoint(self, *args: Any, **kwargs: Any) -> Checkpoint:
+        return self._run.checkpoint(*args, **kwargs)
+
+    async def gate(self, *args: Any, **kwargs: Any) -> Any:
+        return self._run.gate(*args, **kwargs)
+
+    async def sleep(self, seconds: float | None = None, *, until: Any = None) -> None:
+        await asyncio.sleep(max(0.0, seconds if seconds is not None else until.timestamp() - time.time()))
+
+    async def flush(self) -> None: ...

@@ -1,0 +1,157 @@
+"""What people and other processes do to a run from outside: answer, pause, cancel, skip, retry, wake.
+
+Nothing here needs the run's lease: whoever drives it reads its letters between two steps. Where nobody drives it, the lease is taken
+for a moment, so that the run says at once what became of it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from everstep.backends.base import Query
+from everstep.clock import clock
+from everstep.codec.values import encode
+from everstep.errors import AlreadyAnswered, BadAnswer, IllegalTransition, InvalidArgument, LeaseHeld, NotFound, UnknownWorkflow
+from everstep.records import CHILD, Kind, Letter, RunRow, Status
+from everstep.runtime import schema as shapes
+from everstep.runtime import workflow
+from everstep.store.gates import Gate, list_gates
+from everstep.store.journal import FAILED, SUCCEEDED, Recorded
+from everstep.store.query import check_text
+from everstep.store.reading import checked
+from everstep.store.refs import find_run, verified
+from everstep.store.writing import Chain
+
+if TYPE_CHECKING:
+    from everstep.api import Store
+
+_OVER = (Status.SUCCEEDED, Status.CANCELLED)
+
+
+def answer(store: Store, run_id: str, gate: str, value: Any, by: str | None) -> None:
+    row = find_run(store.backend, run_id)
+    asked = list_gates(store.backend, row)
+    address, found = _which(row, asked, gate)
+    if found is not None and found.answered:
+        raise AlreadyAnswered(f"gate {address!r} of run {row.id!r} was answered with {found.answer!r:.100}")
+    if row.status in _OVER:
+        raise NotFound(f"run {row.id!r} is {row.status}: no gate of it is open")
+    fault = shapes.check(found.schema, value) if found is not None and found.schema is not None else None
+    if fault:
+        raise BadAnswer(f"the answer to gate {address!r} of run {row.id!r} does not fit: {fault}")
+    said = {"value": value, "by": check_text(by, "by")}
+    if not post(store, row, f"answer:{address}", said, clock.now_us(), "answer"):
+        raise AlreadyAnswered(f"gate {address!r} of run {row.id!r} has its answer already")
+
+
+def _which(row: RunRow, asked: list[Gate], gate: str) -> tuple[str, Gate | None]:
+    """The address that a name means: the newest question of that name, or the first that is to come."""
+    if not isinstance(gate, str) or not gate:
+        raise InvalidArgument(f"{gate!r:.60} is no gate", remedy="Give its name, or its address as store.gates(run_id) shows it.")
+    exact = [g for g in asked if g.address == gate]
+    if exact:
+        return gate, exact[0]
+    named = [g for g in asked if g.name == gate]
+    places = {g.address.rpartition("/")[0] for g in named if not g.answered}
+    if len(places) > 1:
+        raise InvalidArgument(
+            f"run {row.id!r} has several open gates {gate!r}", remedy=f"Use one of {', '.join(g.address for g in named)}."
+        )
+    waiting = [g for g in named if not g.answered] or named
+    if waiting:
+        return waiting[-1].address, waiting[-1]
+    return (gate if "#" in gate or "?" in gate else f"{gate}#0"), None
+
+
+def post(store: Store, row: RunRow, name: str, said: Any, due: int | None, what: str) -> bool:
+    body = store.framer.wrap(encode(said, what))
+    return store.backend.post(Letter.make(row.key, name, due, clock.now_us(), body), row.id)
+
+
+def pause(store: Store, run_id: str, reason: str | None) -> None:
+    _stop(store, run_id, "pause", reason, Status.WAITING)
+
+
+def cancel(store: Store, run_id: str, reason: str | None) -> None:
+    _stop(store, run_id, "cancel", reason, Status.CANCELLED)
+
+
+def _stop(store: Store, run_id: str, name: str, reason: str | None, status: Status) -> None:
+    row = find_run(store.backend, run_id)
+    if row.status in _OVER or (row.status == Status.FAILED and name == "pause"):
+        raise IllegalTransition(row.id, row.status, status)
+    post(store, row, name, check_text(reason, "reason"), None, "reason")
+    _apply(store, row, name, reason, status)
+    for _, child in store.backend.runs(Query(parent=row.id)):
+        if child.parent_number == CHILD and child.status not in (*_OVER, Status.FAILED):
+            _stop(store, child.id, name, reason, status)
+
+
+def _apply(store: Store, row: RunRow, name: str, reason: str | None, status: Status) -> None:
+    """Where nobody drives the run, nobody would read the letter: do what it says."""
+    if row.status == status:
+        return
+    try:
+        held = verified(store.keeper.acquire(row.id))
+    except LeaseHeld:
+        return
+    try:
+        chain = Chain(store.framer, held, held)
+        chain.status(status, reason=f"{name}: {reason}" if reason else name)
+        store.backend.commit(chain.commit(worker=None, since=0))
+    except BaseException:
+        store.backend.release(held)
+        raise
+    finally:
+        store.keeper.released()
+
+
+def skip(store: Store, run_id: str, step: str, result: Any) -> None:
+    row = find_run(store.backend, run_id)
+    address = step if "#" in step or "@" in step else f"{step}#0"
+    if _newest(store, row, address) == SUCCEEDED:
+        raise InvalidArgument(
+            f"step {address} of run {row.id!r} has its result already", remedy="Fork before it: store.resume(run, from_step=...)."
+        )
+    if not post(store, row, f"skip:{address}", result, None, "result"):
+        raise InvalidArgument(f"step {address} of run {row.id!r} is to be skipped already")
+
+
+def retry(store: Store, run_id: str, step: str) -> None:
+    row = find_run(store.backend, run_id)
+    address = step if "#" in step or "@" in step else f"{step}#0"
+    status = _newest(store, row, address)
+    if status is None:
+        raise NotFound(f"run {row.id!r} has no recorded step {address!r}", remedy="Look at store.steps(run_id).")
+    if status != FAILED:
+        raise InvalidArgument(
+            f"step {address} of run {row.id!r} has {status}; only one that failed can be tried again",
+            remedy=f"To run it again, fork before it: store.resume({row.id!r}, from_step={address!r}).",
+        )
+    post(store, row, f"again:{address}", None, None, "nothing")
+
+
+def _newest(store: Store, row: RunRow, address: str) -> str | None:
+    found = [r for r in store.backend.records(row.id, 1, row.head_seq, (Kind.STEP.value,)) if r.note == address]
+    return Recorded(checked(store.backend, row, found[-1].seq, None)[-1]).body[0] if found else None
+
+
+def due(store: Store, limit: int | None = None) -> list[str]:
+    return store.backend.due(clock.now_us(), limit)
+
+
+def wake(store: Store, limit: int | None) -> list[Any]:
+    """Resume what is due, until nothing more is. A run that somebody else drives, or that this process does not know, is left alone."""
+    outcomes: list[Any] = []
+    seen: set[str] = set()
+    while limit is None or len(outcomes) < limit:
+        ready = [run for run in due(store) if run not in seen]
+        if not ready:
+            return outcomes
+        for run in ready[: None if limit is None else limit - len(outcomes)]:
+            seen.add(run)
+            try:
+                outcomes.append(workflow.resume(store, run, None, "normal", False, {}))
+            except (LeaseHeld, UnknownWorkflow, InvalidArgument, NotFound):
+                continue  # another worker's, or a program's own loop: whoever drives it finds the letter
+    return outcomes

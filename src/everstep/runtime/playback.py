@@ -1,0 +1,149 @@
+"""What a run has recorded and its program has not yet asked for again. Reads the journal once, when the run is opened.
+
+A workflow is played back from its beginning; a loop of one's own from its base, the newest checkpoint that the program itself
+asked for. Every record that is read is proved by the chain before anything relies on it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from everstep.backends.base import Backend
+from everstep.codec.frame import unwrap
+from everstep.codec.values import Decoder, decode
+from everstep.records import Kind, Record, RunRow
+from everstep.runtime.budget import Used
+from everstep.store.journal import FAILED, RUNNING, Recorded, open_body, read
+from everstep.store.model import asked_for, header_of
+from everstep.store.reading import checkpoint_record
+
+_STEP, _GATE, _ANSWER, _TIMER, _EVENT = (k.value for k in (Kind.STEP, Kind.GATE, Kind.ANSWER, Kind.TIMER, Kind.EVENT))
+_STATUS, _CHECKPOINT, _START = Kind.STATUS.value, Kind.CHECKPOINT.value, Kind.START.value
+
+
+class Playback:
+    """The recorded steps, gates and timers by address."""
+
+    def __init__(self) -> None:
+        self.entries: dict[str, Recorded] = {}
+        self.answers: dict[str, Recorded] = {}
+        self.asked: dict[str, Recorded] = {}
+        self.saves: list[Record] = []  # the checkpoints that the program asked for
+        self.skip_saves = 0  # how many of them a fork took over without having their records
+        self.start: dict[str, Any] = {}
+        self.status: dict[str, Any] = {}
+        self.failures = 0
+        self.doubtful: set[str] = set()  # steps that were running when an attempt was broken off
+        self.words: set[str] = set()  # the addresses of the program's own events
+        self.used = Used()
+        self.steps_since = 0
+        self.number = 0  # the base
+        self.counts: dict[str, int] = {}
+        self.records: list[Record] = []
+
+    def take(self, record: Record) -> None:
+        kind = record.kind
+        if kind == _STEP:
+            address = record.note or ""
+            before = self.entries.get(address)
+            self.entries[address] = Recorded(record, before.attempts + 1 if before else 0)
+            self.steps_since += 1
+        elif kind == _ANSWER:
+            self.answers[record.note or ""] = Recorded(record)
+        elif kind in (_GATE, _TIMER):
+            self.asked[record.note or ""] = Recorded(record)
+        elif kind == _CHECKPOINT:
+            self.steps_since = 0
+            if header_of(record.meta).get("kind", "manual") == "manual":
+                self.saves.append(record)
+        elif kind == _STATUS:
+            self._status(record)
+        elif kind == _EVENT:
+            self._event(record)
+        elif kind == _START:
+            self.start = content(record)
+            self.skip_saves = self.start.get("saves", 0)
+
+    def _status(self, record: Record) -> None:
+        said = self.status = content(record)
+        self.failures = said.get("failures", 0)
+        self.used.seconds = max(self.used.seconds, said.get("seconds", 0.0))
+        for address in said.get("steps", ()):
+            self.forget(address)
+
+    def _event(self, record: Record) -> None:
+        name, data = open_body(record)
+        if record.note:
+            self.words.add(record.note)
+        if name == "interrupted":
+            self.doubtful.update(decode(data).get("steps", ()))
+
+    def forget(self, address: str) -> None:
+        """The next call of a step that failed runs it again. How often it was tried is remembered."""
+        found = self.entries.get(address)
+        if found is not None and found.body[0] == FAILED:
+            found.body[0] = RUNNING
+            found.body[12]["again"] = True
+
+    def count_usage(self) -> None:
+        for found in self.entries.values():
+            self.used.add(steps=1, tokens=found.body[9], cost=found.body[10])
+
+
+def content(record: Record) -> dict[str, Any]:
+    """What a status or start record says."""
+    said = Decoder().decode(unwrap(record.body)) if record.body is not None else {}
+    return said if isinstance(said, dict) else {}
+
+
+def whole(backend: Backend, row: RunRow) -> Playback:
+    """All that a workflow has recorded."""
+    playback = Playback()
+    playback.records = read(backend, row, 1)
+    for record in playback.records:
+        playback.take(record)
+    if row.checkpoints:
+        playback.number = row.checkpoints
+    return playback
+
+
+def after_base(backend: Backend, row: RunRow) -> Playback:
+    """What a loop of one's own has recorded since its base; its `number` is 0 where there is none."""
+    playback = Playback()
+    first = 1
+    if row.checkpoints:
+        head = checkpoint_record(backend, row, row.checkpoints)
+        header = header_of(head.meta)
+        playback.number = row.checkpoints if asked_for(head.meta) else header.get("base", 0)
+        if playback.number:
+            base = head if playback.number == row.checkpoints else checkpoint_record(backend, row, playback.number)
+            header = header_of(base.meta)
+            playback.counts = dict(header.get("counts") or {})
+            if header.get("many"):
+                playback.counts = _count(backend, row, base.seq)
+            playback.used = Used(*header.get("used", ()))
+            first = base.seq + 1
+    for record in read(backend, row, first):
+        playback.take(record)
+    return playback
+
+
+def _count(backend: Backend, row: RunRow, last: int) -> dict[str, int]:
+    """How often each name was used up to a record, for runs with more names than a checkpoint lists."""
+    counts: dict[str, int] = {}
+    for record in read(backend, row, 1):
+        if record.seq < last and record.kind in (_STEP, _GATE, _TIMER) and record.note and "/" not in record.note:
+            name, _, number = record.note.rpartition("#")
+            if name and number.isdigit():
+                counts[name] = max(counts.get(name, 0), int(number) + 1)
+    return counts
+
+
+def keyed(backend: Backend, row: RunRow) -> dict[str, Recorded]:
+    """The steps with a key of the whole journal: they are found wherever they stand."""
+    found: dict[str, Recorded] = {}
+    for record in read(backend, row, 1):
+        if record.kind == _STEP and record.note and "@" in record.note:
+            before = found.get(record.note)
+            found[record.note] = Recorded(record, before.attempts + 1 if before else 0)
+    return found

@@ -1,0 +1,62 @@
+"""What a resume was worth: how much was kept, and what that saved. No I/O."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A step that gave something else when it was validated."""
+
+    address: str
+    recorded: str
+    now: str
+
+    def __str__(self) -> str:
+        return f"{self.address}: recorded {self.recorded}, now {self.now}"
+
+
+@dataclass(slots=True)
+class Report:
+    """One attempt at a run: what it took from the journal and what it did itself."""
+
+    run: str = ""
+    attempt: int = 1
+    kept: int = 0
+    executed: int = 0
+    seconds_saved: float = 0.0
+    tokens_saved: int = 0
+    cost_saved: float = 0.0
+    seconds: float = 0.0
+    changed: str = ""
+    """The difference between the definition that the run began with and the present one, as a unified diff."""
+    unused: list[str] = field(default_factory=list)
+    """Steps that were recorded and that the program did not ask for again."""
+    differences: list[Difference] = field(default_factory=list)
+    """What `replay="validate"` found."""
+
+    def __str__(self) -> str:
+        lines = [f"{self.run}: {_steps(self.kept)} kept, {_steps(self.executed)} run in {_seconds(self.seconds)}"]
+        if self.kept:
+            lines[0] += f"; saved {_seconds(self.seconds_saved)}"
+            lines[0] += f", {self.tokens_saved:,} tokens" if self.tokens_saved else ""
+            lines[0] += f", ${self.cost_saved:,.4f}" if self.cost_saved else ""
+        if self.unused:
+            lines.append(f"recorded, but no longer asked for: {', '.join(self.unused)}")
+        if self.changed:
+            lines.append("the definition has changed since the run began")
+        lines += [str(difference) for difference in self.differences]
+        return "\n".join(lines)
+
+
+def _steps(n: int) -> str:
+    return f"{n:,} step" if n == 1 else f"{n:,} steps"
+
+
+def _seconds(seconds: float) -> str:
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 120:
+        return f"{seconds:.1f} s"
+    return f"{seconds / 60:.0f} min"

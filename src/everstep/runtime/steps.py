@@ -1,0 +1,465 @@
+"""Steps: named calls whose result is recorded once.
+
+`begin` gives a call its address and looks it up in what was recorded; a ticket that is not done is then run, by `drive` in a
+thread or `adrive` in a task, and what came of it is recorded in one commit. Numbers are given at `begin`, in the order of the
+program, before anything runs at the same time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from contextvars import copy_context
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from everstep.clock import clock
+from everstep.codec.values import encode
+from everstep.errors import EverstepError, InvalidArgument, NonDeterminism, StepTimeout
+from everstep.runtime.context import Frame, frame
+from everstep.runtime.retry import Retry
+from everstep.store.journal import (
+    FAILED,
+    INLINE,
+    NOTHING,
+    RUNNING,
+    SUCCEEDED,
+    Recorded,
+    error_body,
+    input_of,
+    load_result,
+    pack_body,
+    preview,
+    rebuilt,
+    result_body,
+    show_input,
+)  # fmt: skip
+
+if TYPE_CHECKING:
+    from everstep.runtime.run import Run
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class StepOptions:
+    """How a step is run."""
+
+    name: str | None = None
+    key: str | None = None
+    retry: Retry | None = None
+    timeout: float | None = None
+    kind: str | None = None
+    at_most_once: bool = False
+    ignore: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.name is not None:
+            check_name(self.name)
+        if self.retry is not None and not isinstance(self.retry, Retry):
+            raise InvalidArgument(f"retry={self.retry!r:.60} is no Retry", remedy="Give everstep.Retry(attempts=5).")
+        if self.timeout is not None and not (isinstance(self.timeout, (int, float)) and self.timeout > 0):
+            raise InvalidArgument(f"timeout={self.timeout!r:.60} is no number of seconds above 0")
+
+
+_PLAIN = StepOptions()
+
+
+def check_name(name: Any) -> str:
+    if not isinstance(name, str) or not name or len(name) > 200 or any(c in "#/@" or c < " " for c in name):
+        raise InvalidArgument(f"{name!r:.60} is no name of a step: 1 to 200 characters, without #, / and @")
+    return name
+
+
+def check_key(key: Any) -> str:
+    if not isinstance(key, (str, int)) or isinstance(key, bool) or "/" in str(key) or not 0 < len(str(key)) <= 200:
+        raise InvalidArgument(f"key={key!r:.60} is no key: text of 1 to 200 characters without /, or a whole number")
+    return str(key)
+
+
+@overload
+def step(function: F, /) -> F: ...
+
+
+@overload
+def step(
+    *,
+    name: str | None = None,
+    key: str | None = None,
+    retry: Retry | None = None,
+    timeout: float | None = None,
+    kind: str | None = None,
+    at_most_once: bool = False,
+    ignore: tuple[str, ...] = (),
+) -> Callable[[F], F]: ...
+
+
+def step(function: Any = None, /, **options: Any) -> Any:
+    """Make a function a step: called inside a run, its result is recorded once. Outside of a run it is simply called.
+
+    `kind` ("llm", "tool", or a word of yours) is what policies look at; `ignore` names parameters that do not count as input;
+    `at_most_once` writes down that the step begins, and asks at a gate when a process died inside it.
+    """
+    if function is None:
+        return lambda f: step(f, **options)
+    if not callable(function):
+        raise InvalidArgument(f"{function!r:.60} is no function", remedy="Use @everstep.step, or @everstep.step(retry=...).")
+    if isinstance(options.get("ignore"), str):
+        options["ignore"] = (options["ignore"],)
+    chosen = StepOptions(**{**options, "ignore": tuple(options.get("ignore", ()))})
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        here = frame.get()
+        if here is None:
+            return function(*args, **kwargs)
+        if inspect.iscoroutinefunction(function):
+            return here.handle.step(call, *args, **kwargs)
+        return here.run.step(call, *args, **kwargs)
+
+    call.__everstep__ = (function, chosen)  # type: ignore[attr-defined]
+    if inspect.iscoroutinefunction(function):
+        inspect.markcoroutinefunction(call) if hasattr(inspect, "markcoroutinefunction") else None
+    return call
+
+
+def name_for(function: Any, options: StepOptions) -> str:
+    if options.name is not None:
+        return options.name
+    while isinstance(function, functools.partial):
+        function = function.func
+    name = getattr(function, "__name__", None)
+    if name is None or not name.isidentifier():
+        raise InvalidArgument(f"{function!r:.60} has no name that could be recorded", remedy='Give one: run.step("name", function, ...).')
+    return str(name)
+
+
+class Ticket:
+    """One call of a step on its way."""
+
+    __slots__ = (
+        "address",
+        "again",
+        "args",
+        "attempt",
+        "cost",
+        "digest",
+        "found",
+        "function",
+        "input",
+        "kind",
+        "kwargs",
+        "options",
+        "run",
+        "started",
+        "tokens",
+        "tried",
+        "unsure",
+    )  # fmt: skip
+
+    def __init__(
+        self, run: Run, function: Callable[..., Any], address: str, args: tuple[Any, ...], kwargs: dict[str, Any], options: StepOptions
+    ):
+        self.run = run
+        self.function = function
+        self.address = address
+        self.args = args
+        self.kwargs = kwargs
+        self.options = options
+        self.kind = options.kind
+        self.digest = b""
+        self.input: bytes | str = b""
+        self.found: Recorded | None = None
+        self.attempt = 1
+        self.tried = 0  # attempts of this round of retries
+        self.again = False
+        self.unsure = False  # it was written down that it began, and not how it ended
+        self.started = 0
+        self.tokens = 0
+        self.cost = 0.0
+
+    def body(self, status: str, form: int, result: bytes | None, error: dict[str, Any] | None, flags: dict[str, Any]) -> bytes:
+        return pack_body(
+            [status, self.attempt, self.digest, self.input, form, result, error, self.started, clock.now_us(), self.tokens, self.cost,
+             self.run._worker, flags]
+        )  # fmt: skip
+
+
+def begin(run: Run, here: Frame, name: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], given: dict[str, Any]) -> Ticket:
+    """Number a call, and look up what was recorded of it."""
+    if not isinstance(name, str):
+        args = args if function is None else (function, *args)
+        name, function = None, name
+    if not callable(function):
+        raise InvalidArgument(
+            f"{function!r:.60} is no function", remedy='Use run.step("name", function, *args) or run.step(function, *args).'
+        )
+    plain, options = getattr(function, "__everstep__", None) or (function, _PLAIN)
+    if not isinstance(options, StepOptions):
+        plain, options = function, _PLAIN
+    if given:
+        options = _with(options, given)
+    title = check_name(name) if name is not None else name_for(plain, options)
+    key = None if options.key is None else check_key(options.key)
+    with run._numbering:
+        ticket = Ticket(run, plain, here.address(title, key), args, kwargs, options)
+    _identify(ticket)
+    _find(ticket)
+    return ticket
+
+
+def _with(options: StepOptions, given: dict[str, Any]) -> StepOptions:
+    values = {field: getattr(options, field) for field in StepOptions.__slots__}
+    return StepOptions(**{**values, **given})
+
+
+def _identify(ticket: Ticket) -> None:
+    args, kwargs, options = ticket.args, ticket.kwargs, ticket.options
+    if options.ignore:
+        bound = inspect.signature(ticket.function).bind(*args, **kwargs)
+        args, kwargs = (), {k: v for k, v in bound.arguments.items() if k not in options.ignore}
+    try:
+        data = input_of(ticket.address, args, kwargs)
+    except EverstepError as error:
+        if options.key is not None:
+            return  # the program says what the step is known by
+        error.remedy = "Give the step a key= that says what it is known by, leave the argument out with ignore=, or make it storable."
+        raise
+    ticket.digest = sha256(data).digest()[:16]
+    ticket.input = preview(data, args, kwargs)
+
+
+def _find(ticket: Ticket) -> None:
+    run = ticket.run
+    found = run._recorded(ticket.address)
+    if found is None:
+        ticket.again = run._unsure or ticket.address in run._played.doubtful
+        return
+    body = found.body
+    status, ticket.attempt = body[0], body[1]
+    if body[2] != ticket.digest and body[2] and ticket.digest and ticket.address not in run._accept and status != RUNNING:
+        raise NonDeterminism(run.id, ticket.address, show_input(body[3]), show_input(ticket.input))
+    if status == RUNNING or (status == FAILED and body[12].get("next") is not None):
+        ticket.again = ticket.unsure = not body[12].get("again") and status == RUNNING
+        ticket.attempt += 1
+        ticket.tried = 0 if body[12].get("again") or status == RUNNING else body[12].get("tried", found.attempts + 1)
+        ticket.found = found if not body[12].get("again") else None
+        return
+    ticket.found = found
+
+
+def is_done(ticket: Ticket) -> bool:
+    """Whether a recorded end was found: a result, or an error that the program saw."""
+    found = ticket.found
+    return found is not None and (found.body[0] == SUCCEEDED or (found.body[0] == FAILED and found.body[12].get("next") is None))
+
+
+def recorded_outcome(ticket: Ticket) -> Any:
+    """What was recorded: the result, or the error raised again."""
+    run, found = ticket.run, ticket.found
+    assert found is not None
+    body = found.body
+    run._kept(ticket, body)
+    if body[0] == FAILED:
+        error = rebuilt(body[6], ticket.address)
+        mark(error, (ticket.address,))
+        raise error
+    return load_result(run._store.backend, run._family, body[4], body[5])
+
+
+def drive(ticket: Ticket) -> Any:
+    """Run a step to its end, with retries, in this thread."""
+    run = ticket.run
+    if ticket.found is not None and is_done(ticket) and not run._dry:
+        return recorded_outcome(ticket)
+    instead = run._before_step(ticket)
+    if instead is not None:
+        return instead[0]
+    while True:
+        wait = _remaining(ticket)
+        if wait:
+            run._nap(wait)
+        try:
+            result = _call(ticket)
+        except Exception as error:
+            delay = failed(ticket, error)
+            run._write_step(ticket, error)
+            if delay is None:
+                raise
+            run._nap(delay)
+        except BaseException as error:
+            run._break_off(ticket, error)
+            raise
+        else:
+            succeeded(ticket, result)
+            run._write_step(ticket, None)
+            return result
+
+
+async def adrive(ticket: Ticket, handle: Any) -> Any:
+    """Run a step to its end, with retries, in this task. A plain function runs in a thread."""
+    run = ticket.run
+    if ticket.found is not None and is_done(ticket) and not run._dry:
+        return recorded_outcome(ticket)
+    instead = run._before_step(ticket)
+    if instead is not None:
+        return instead[0]
+    while True:
+        wait = _remaining(ticket)
+        if wait:
+            await asyncio.sleep(wait)
+        try:
+            result = await _acall(ticket, handle)
+        except Exception as error:
+            delay = failed(ticket, error)
+            await handle._write_step(ticket, error)
+            if delay is None:
+                raise
+            await asyncio.sleep(delay)
+        except BaseException as error:
+            run._break_off(ticket, error)
+            raise
+        else:
+            succeeded(ticket, result)
+            await handle._write_step(ticket, None)
+            return result
+
+
+def _remaining(ticket: Ticket) -> float:
+    """What is left of a wait between two attempts that another process began."""
+    found, ticket.found = ticket.found, None
+    if found is None or ticket.run._dry:
+        return 0.0
+    due = found.body[12].get("next")
+    return max(0.0, (due - clock.now_us()) / 1e6) if due is not None else 0.0
+
+
+def _call(ticket: Ticket) -> Any:
+    ticket.started = clock.now_us()
+    token = frame.set(Frame(ticket.run, ticket.run, f"{ticket.address}/", None, ticket))
+    try:
+        if ticket.options.timeout is not None:
+            return _call_limited(ticket, ticket.options.timeout)
+        result = ticket.function(*ticket.args, **ticket.kwargs)
+        return _finish(result) if inspect.iscoroutine(result) else result
+    finally:
+        frame.reset(token)
+
+
+def _finish(result: Any) -> Any:
+    """A coroutine in a program that has no loop."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(result)
+    result.close()
+    raise InvalidArgument(
+        "an async function cannot be a step of a run that was opened without async",
+        remedy="Open it with: async with store.run(id) as run, and await run.step(...).",
+    )
+
+
+def _call_limited(ticket: Ticket, timeout: float) -> Any:
+    """Python cannot stop a thread: after the timeout the call is left to itself, and what it returns is thrown away."""
+    box: list[tuple[bool, Any]] = []
+
+    def work() -> None:
+        try:
+            result = ticket.function(*ticket.args, **ticket.kwargs)
+            box.append((True, asyncio.run(result) if inspect.iscoroutine(result) else result))
+        except BaseException as error:  # noqa: BLE001 - it is raised where the step was called
+            box.append((False, error))
+
+    thread = threading.Thread(target=copy_context().run, args=(work,), name=f"everstep-{ticket.address}", daemon=True)
+    thread.start()
+    thread.join(timeout)
+    if not box:
+        raise StepTimeout(f"step {ticket.address} took longer than {timeout:g} s")
+    good, value = box[0]
+    if good:
+        return value
+    raise value
+
+
+async def _acall(ticket: Ticket, handle: Any) -> Any:
+    ticket.started = clock.now_us()
+    token = frame.set(Frame(ticket.run, handle, f"{ticket.address}/", None, ticket))
+    try:
+        return await asyncio.wait_for(_await(ticket), ticket.options.timeout) if ticket.options.timeout else await _await(ticket)
+    except TimeoutError as error:
+        if ticket.options.timeout is None or clock.now_us() - ticket.started < ticket.options.timeout * 1e6:
+            raise  # the step's own
+        raise StepTimeout(f"step {ticket.address} took longer than {ticket.options.timeout:g} s") from error
+    finally:
+        frame.reset(token)
+
+
+async def _await(ticket: Ticket) -> Any:
+    if inspect.iscoroutinefunction(ticket.function):
+        return await ticket.function(*ticket.args, **ticket.kwargs)
+    result = await asyncio.to_thread(ticket.function, *ticket.args, **ticket.kwargs)
+    return await result if inspect.isawaitable(result) else result
+
+
+def succeeded(ticket: Ticket, result: Any) -> None:
+    """Put the record of a result up for the next commit."""
+    run = ticket.run
+    if run._dry:
+        run._compare(ticket, result)
+        return
+    try:
+        form, data, chunks = result_body(result, ticket.address, run._store.framer.wrap)
+    except EverstepError as error:
+        failed(ticket, error, final=True)
+        run._write_step(ticket, error)
+        raise
+    run._put("step", ticket.body(SUCCEEDED, form, data, None, {}), ticket.address, chunks)
+
+
+def failed(ticket: Ticket, error: Exception, final: bool = False) -> float | None:
+    """Put the record of a failed attempt up for the next commit; the delay before the next one, or None if there is none."""
+    run, retry = ticket.run, ticket.options.retry
+    ticket.tried += 1
+    delay = None
+    if retry is not None and not final and not run._dry and retry.again(ticket.tried, error):
+        delay = retry.delay_after(ticket.tried, run._chance())
+    if run._dry:
+        run._compare(ticket, error)
+        return None
+    flags: dict[str, Any] = {"tried": ticket.tried}
+    if delay is not None:
+        flags["next"] = clock.now_us() + int(delay * 1e6)
+    else:
+        mark(error, (ticket.address, *getattr(error, "__everstep_steps__", ())))
+    run._put("step", ticket.body(FAILED, NOTHING, None, error_body(error), flags), ticket.address)
+    if delay is not None:
+        ticket.attempt += 1
+    return delay
+
+
+def mark(error: BaseException, addresses: tuple[str, ...]) -> None:
+    """Note on an error which steps it was the failure of. One that takes no notes is merely not run again by itself."""
+    with suppress(AttributeError, TypeError):
+        error.__everstep_steps__ = addresses  # type: ignore[attr-defined]
+
+
+def failed_steps(error: BaseException | None) -> list[str]:
+    """The steps whose failure an error tells of: they run again when the run is resumed."""
+    found: list[str] = []
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        found += getattr(error, "__everstep_steps__", ())
+        error = error.__cause__ or error.__context__
+    return list(dict.fromkeys(found))
+
+
+def value_body(run: Run, value: Any) -> bytes:
+    """The record of a value that was drawn: time, chance."""
+    now = clock.now_us()
+    return pack_body([SUCCEEDED, 1, b"", b"", INLINE, encode(value), None, now, now, 0, 0.0, run._worker, {"value": True}])

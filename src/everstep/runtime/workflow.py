@@ -1,0 +1,408 @@
+"""Workflows: functions whose runs are durable. `start` and `resume` drive one to its end, or to where it has to wait.
+
+A workflow is found again by its name, among those that this process has defined; a name that stands in a store is never imported.
+The function is run from its beginning each time, and what it had finished comes from the journal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import functools
+import inspect
+import textwrap
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+from everstep.codec.values import encode
+from everstep.errors import (
+    DefinitionChanged,
+    EverstepError,
+    IllegalTransition,
+    InvalidArgument,
+    LostLease,
+    RunExists,
+    StepFailed,
+    Suspended,
+    UnknownWorkflow,
+    Waiting,
+)  # fmt: skip
+from everstep.ids import check_id, new_id
+from everstep.records import CHILD, RunRow, Status
+from everstep.runtime.budget import Budget
+from everstep.runtime.context import Frame, frame
+from everstep.runtime.mode import Mode, Replay
+from everstep.runtime.playback import content
+from everstep.runtime.policy import Policy
+from everstep.runtime.report import Report
+from everstep.runtime.retry import Retry
+from everstep.runtime.run import Run
+from everstep.store.gates import Gate, open_gates
+from everstep.store.journal import load_result, rebuilt, result_body
+from everstep.store.reading import checked
+from everstep.store.refs import find_run
+
+if TYPE_CHECKING:
+    from everstep.api import Store
+
+_LONGEST_DEFINITION = 100_000
+_ENDED = (Status.SUCCEEDED, Status.FAILED, Status.CANCELLED)
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What came of driving a run: its status, its result or error, and what the attempt was worth."""
+
+    run: str
+    status: str
+    result: Any = None
+    error: BaseException | None = None
+    reason: str | None = None
+    gates: list[Gate] = field(default_factory=list)
+    report: Report = field(default_factory=Report)
+
+    def unwrap(self) -> Any:
+        """The result; raises the error of a run that failed, and says what another one waits for."""
+        if self.status == Status.SUCCEEDED:
+            return self.result
+        if self.error is not None:
+            raise self.error
+        raise EverstepError(
+            f"run {self.run!r} is {self.status}" + (f": {self.reason}" if self.reason else ""),
+            remedy="Answer its gates or resume it: store.answer(...), store.resume(...), store.wake().",
+        )
+
+
+class Workflow:
+    """A function whose runs are durable. Calling it inside a run starts a child run; outside of one it is simply called."""
+
+    def __init__(
+        self, function: Callable[..., Any], *, name: str | None = None, version: Any = None, definition: str | None = None,
+        policy: Policy | None = None, retry: Retry | None = None, budget: Budget | None = None, timeout: float | None = None,
+        compatible: Callable[[str], list[str]] | None = None,
+    ):  # fmt: skip
+        if not callable(function):
+            raise InvalidArgument(f"{function!r:.60} is no function", remedy="Use @everstep.workflow on a function.")
+        self.function = function
+        self.name = name or getattr(function, "__name__", "") or ""
+        if not self.name.isprintable() or not 0 < len(self.name) <= 200 or self.name == "<lambda>":
+            raise InvalidArgument(f"{self.name!r:.60} is no name of a workflow", remedy='Give one: @everstep.workflow(name="report").')
+        self.version = None if version is None else str(version)
+        self.is_async = inspect.iscoroutinefunction(function)
+        self.definition = (definition if definition is not None else _source(function))[:_LONGEST_DEFINITION]
+        self.policy = None if policy is None else Policy.parse(policy)
+        self.retry, self.budget, self.timeout, self.compatible = retry, budget, timeout, compatible
+        functools.update_wrapper(self, function, updated=())
+        _known[self.name] = self
+
+    def __repr__(self) -> str:
+        return f"<everstep.Workflow {self.name!r}>"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        here = frame.get()
+        if here is None:
+            return self.function(*args, **kwargs)
+        return here.handle.step(self.name, _child_of(self, here), *args, **kwargs)
+
+
+_known: dict[str, Workflow] = {}
+
+
+def workflow(function: Any = None, /, **options: Any) -> Any:
+    """Make a function a workflow: `store.start(function, ...)` runs it durably.
+
+    Options: name (what stands in the store), version (a label), policy (when checkpoints are made), retry (how a run that failed
+    is resumed by `store.wake()`), budget and timeout (of each run).
+    """
+    if function is None:
+        return lambda f: Workflow(f, **options)
+    return Workflow(function, **options)
+
+
+def as_workflow(function: Any) -> Workflow:
+    return function if isinstance(function, Workflow) else Workflow(function)
+
+
+def _source(function: Any) -> str:
+    try:
+        return textwrap.dedent(inspect.getsource(inspect.unwrap(function)))
+    except (OSError, TypeError):  # typed in, or not Python: what it does is all there is
+        code = getattr(function, "__code__", None)
+        return sha256(code.co_code).hexdigest() if code is not None else repr(type(function))
+
+
+def start(store: Store, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], id: str | None, options: dict[str, Any]) -> Any:
+    flow = as_workflow(function)
+    data = encode([list(args), kwargs], "arguments")
+    digest = sha256(data).digest()[:16]
+    row = store.backend.run(check_id(id)) if id is not None else None
+    if row is not None:
+        _refuse_other(store, row, flow, digest)
+        if row.status in _ENDED:
+            return _ready(flow, recorded(store, row))
+    about = {"workflow": flow.name, "version": flow.version, "input_digest": digest, "definition": flow.definition}
+    form, body, chunks = result_body([list(args), kwargs], "arguments", store.framer.wrap)
+    about["input"] = [form, body]
+    attempt = _Attempt(store, flow, id or new_id(), args, kwargs, {**options, "about": about, "chunks": chunks})
+    return attempt.drive()
+
+
+def call_plain(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], id: str | None) -> Any:
+    """What `start` is in a store that is switched off: the call itself, and its result."""
+    flow = as_workflow(function)
+    if not flow.is_async:
+        return _plain_outcome(id, lambda: flow.function(*args, **kwargs))
+
+    async def run() -> Outcome:
+        try:
+            return Outcome(id or "off", Status.SUCCEEDED.value, await flow.function(*args, **kwargs))
+        except Exception as error:  # noqa: BLE001 - it is the outcome
+            return Outcome(id or "off", Status.FAILED.value, error=error)
+
+    return run() if _in_loop() else asyncio.run(run())
+
+
+def _plain_outcome(id: str | None, call: Callable[[], Any]) -> Outcome:
+    try:
+        return Outcome(id or "off", Status.SUCCEEDED.value, call())
+    except Exception as error:  # noqa: BLE001 - it is the outcome
+        return Outcome(id or "off", Status.FAILED.value, error=error)
+
+
+def _refuse_other(store: Store, row: RunRow, flow: Workflow, digest: bytes) -> None:
+    said = beginning(store, row)
+    if said.get("workflow") != flow.name:
+        raise RunExists(f"run {row.id!r} is a run of {said.get('workflow') or 'no workflow'}, not of {flow.name}")
+    if said.get("input_digest") != digest:
+        raise RunExists(
+            f"run {row.id!r} of {flow.name} was started with another input",
+            remedy="Choose another id, or resume the run with its own input: store.resume(run_id).",
+        )
+
+
+def _ready(flow: Workflow, outcome: Outcome) -> Any:
+    """An outcome that is there already, in the form that the caller of an async workflow expects."""
+    if flow.is_async and _in_loop():
+        return _give(outcome)
+    return outcome
+
+
+async def _give(outcome: Outcome) -> Outcome:
+    return outcome
+
+
+def _in_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def resume(store: Store, run_id: str, from_step: str | None, replay: Replay, anyway: bool, options: dict[str, Any]) -> Any:
+    row = find_run(store.backend, run_id)
+    said = beginning(store, row)
+    flow = _workflow_of(row, said)
+    changed = _difference(flow, said)
+    reasons = flow.compatible(str(said.get("definition") or "")) if changed and flow.compatible is not None else []
+    if reasons and not anyway:
+        raise DefinitionChanged(f"run {row.id!r} began under another definition of {flow.name}: {'; '.join(reasons)}", changed)
+    if from_step is not None:
+        if replay != "normal":
+            raise InvalidArgument("from_step goes with normal replay only")
+        row = store.fork_before(row, from_step)
+    elif replay == "normal" and row.status == Status.SUCCEEDED:
+        return _ready(flow, recorded(store, row))
+    elif row.status == Status.CANCELLED and replay != "validate":
+        raise IllegalTransition(row.id, row.status, Status.RUNNING)
+    args, kwargs = load_result(store.backend, row.family, *said["input"])
+    attempt = _Attempt(store, flow, row.id, tuple(args), kwargs, {**options, "replay": replay}, changed)
+    return attempt.drive()
+
+
+def workflow_of(store: Store, run_id: str) -> Workflow:
+    """The workflow of a run, if this process knows it."""
+    row = find_run(store.backend, run_id)
+    return _workflow_of(row, beginning(store, row))
+
+
+def beginning(store: Store, row: RunRow) -> dict[str, Any]:
+    """What the first record of a run says."""
+    return content(checked(store.backend, row, 1, 1)[0])
+
+
+def _workflow_of(row: RunRow, said: dict[str, Any]) -> Workflow:
+    name = said.get("workflow")
+    if name is None:
+        raise InvalidArgument(
+            f"run {row.id!r} is a loop of your own, no workflow", remedy=f"Run its program again: with store.run({row.id!r}) as run: ..."
+        )
+    if name not in _known:
+        raise UnknownWorkflow(f"run {row.id!r} is a run of the workflow {name!r}, which this process does not know")
+    return _known[name]
+
+
+def _difference(flow: Workflow, said: dict[str, Any]) -> str:
+    before = str(said.get("definition") or "")
+    if before == flow.definition:
+        return ""
+    lines = difflib.unified_diff(before.splitlines(), flow.definition.splitlines(), "began with", "now", lineterm="")
+    return "\n".join(lines)
+
+
+def recorded(store: Store, row: RunRow, report: Report | None = None) -> Outcome:
+    """The outcome of a run as its journal tells it."""
+    outcome = Outcome(row.id, row.status, report=report or Report(row.id, row.epoch))
+    found = store.backend.records(row.id, 1, row.head_seq, ("status",), newest=1)
+    said = content(checked(store.backend, row, found[0].seq, None)[-1]) if found else {}
+    if row.status == Status.SUCCEEDED and "result" in said:
+        outcome.result = load_result(store.backend, row.family, *said["result"])
+    elif row.status == Status.FAILED and isinstance(said.get("error"), dict):
+        outcome.error = rebuilt(said["error"], f"run {row.id}")
+    outcome.reason = said.get("reason")
+    if row.status == Status.WAITING:
+        outcome.gates = open_gates(store.backend, row)
+    return outcome
+
+
+class _Attempt:
+    """One attempt to drive a run of a workflow forward."""
+
+    def __init__(
+        self,
+        store: Store,
+        flow: Workflow,
+        id: str,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        options: dict[str, Any],
+        changed: str = "",
+    ):
+        self._store = store
+        self._flow = flow
+        self._args = args
+        self._kwargs = kwargs
+        given = {k: v for k, v in options.items() if v is not None and k not in ("fields", "durability")}
+        for name in ("policy", "budget", "timeout", "retry"):
+            given.setdefault(name, getattr(flow, name))
+        self._validate = options.get("replay") == "validate"
+        if given["policy"] is None:
+            given["policy"] = store.policy
+        mode = Mode(hooks=store.hook_registry, workflow=True, **given)
+        fields = {**(options.get("fields") or {}), "workflow": flow.name}
+        self.run = Run(store, store.keeper, id, None, options.get("durability") or "sync", fields, mode)
+
+        self._changed = changed
+
+    def drive(self) -> Any:
+        if not self._flow.is_async:
+            return self._sync()
+        return self._async() if _in_loop() else asyncio.run(self._async())
+
+    def _sync(self) -> Outcome:
+        run, error = self._open(), None
+        try:
+            run._result = self._flow.function(*self._args, **self._kwargs)
+        except BaseException as problem:  # noqa: BLE001 - it becomes the outcome, or is raised again
+            error = problem
+        return self._outcome(error, _exit(run, error))
+
+    async def _async(self) -> Outcome:
+        from everstep.runtime.aio import AsyncRun
+
+        handle, error = await AsyncRun.enter(self.run), None
+        self.run.report.changed = self._changed
+        try:
+            self.run._result = await self._flow.function(*self._args, **self._kwargs)
+        except BaseException as problem:  # noqa: BLE001 - it becomes the outcome, or is raised again
+            error = problem
+        trouble: BaseException | None = None
+        try:
+            await AsyncRun.leave(handle._run, type(error) if error else None, error, None)
+        except BaseException as problem:  # noqa: BLE001 - raised by _outcome
+            trouble = problem
+        return self._outcome(error, trouble)
+
+    def _open(self) -> Run:
+        self.run.__enter__()
+        self.run.report.changed = self._changed
+        return self.run
+
+    def _outcome(self, error: BaseException | None, trouble: BaseException | None) -> Outcome:
+        """The outcome, unless the attempt itself broke: then what broke it is raised."""
+        run = self.run
+        if trouble is not None:
+            raise trouble
+        if error is not None and not isinstance(error, (Exception, Suspended)):
+            raise error
+        if run._failure is not None or isinstance(error, LostLease):
+            raise run._failure or error or EverstepError()
+        assert run._row is not None
+        if self._validate:
+            return Outcome(run._row.id, run._row.status, run._result, error if isinstance(error, Exception) else None, report=run.report)
+        outcome = recorded(self._store, run._row, run.report)
+        if isinstance(error, Exception):
+            outcome.error = error
+        elif error is None:
+            outcome.result = run._result
+        return outcome
+
+
+def _exit(run: Run, error: BaseException | None) -> BaseException | None:
+    try:
+        run.__exit__(type(error) if error is not None else None, error, None)
+    except BaseException as trouble:  # noqa: BLE001 - raised by _outcome
+        return trouble
+    return None
+
+
+def _child_of(flow: Workflow, here: Frame) -> Callable[..., Any]:
+    """The step of a run that drives a child run. Dying in it is no harm: the child goes on where it was."""
+
+    def drive(*args: Any, **kwargs: Any) -> Any:
+        return settle(_child(flow, args, kwargs))
+
+    async def adrive(*args: Any, **kwargs: Any) -> Any:
+        attempt = _child(flow, args, kwargs)
+        return settle(await attempt if inspect.isawaitable(attempt) else attempt)
+
+    def settle(outcome: Outcome) -> Any:
+        return _of_child(outcome, here.run.id)
+
+    return adrive if flow.is_async else drive
+
+
+def _child(flow: Workflow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    here = frame.get()
+    assert here is not None
+    assert here.ticket is not None
+    run, address = here.run, here.ticket.address
+    store: Any = run._store
+    id = child_id(run.id, address)
+    token = frame.set(None)  # the child counts its own steps
+    try:
+        row = store.backend.run(id)
+        if row is not None and row.status == Status.FAILED:
+            return resume(store, id, None, "normal", False, {"driven": True})
+        fields = {"parent": run.id, "parent_number": CHILD, "session": run._open()[0].session}
+        return start(store, flow, args, kwargs, id, {"fields": fields, "driven": True})
+    finally:
+        frame.reset(token)
+
+
+def child_id(run: str, address: str) -> str:
+    name = f"{run}.{address.replace('#', '.').replace('/', '.').replace('@', '.')}"
+    name = "".join(c if c.isprintable() and not c.isspace() and c not in "@~" else "-" for c in name)
+    return name if len(name) <= 200 else f"{name[:180]}-{sha256(name.encode()).hexdigest()[:16]}"
+
+
+def _of_child(outcome: Outcome, parent: str) -> Any:
+    if outcome.status == Status.SUCCEEDED:
+        return outcome.result
+    if outcome.error is not None:
+        raise outcome.error
+    if outcome.status == Status.CANCELLED:
+        raise StepFailed(outcome.run, "Cancelled", outcome.reason or "the child run was cancelled")
+    raise Waiting(parent, f"the child run {outcome.run!r} ({outcome.reason or outcome.status})")

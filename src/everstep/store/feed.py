@@ -1,0 +1,114 @@
+"""The store's events, in the order in which they were committed: every record of every journal, in words.
+
+Relies on the backend's feed. A record that was pruned still happened: its event has no data.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from everstep.backends.base import Backend
+from everstep.codec.frame import unwrap
+from everstep.codec.values import Decoder, decode
+from everstep.errors import DamagedRecord, EverstepError, InvalidArgument
+from everstep.records import Kind, Record, RunRow
+from everstep.store.events import Event
+from everstep.store.journal import open_body, show_input
+from everstep.store.model import Page, from_meta, header_of, when
+from everstep.store.reading import checked
+
+_AT_ONCE = 500
+
+
+def events(backend: Backend, after: int, run: RunRow | None, limit: int) -> Page[Event]:
+    """Events beyond a position. Of one run, positions are the places in its own journal."""
+    for name, number, least in (("after", after, 0), ("limit", limit, 1)):
+        if type(number) is not int or number < least:
+            raise InvalidArgument(f"{name}={number!r:.60} is no whole number from {least} on")
+    page: Page[Event] = Page()
+    if run is not None:
+        records = checked(backend, run, after + 1, min(after + limit, run.head_seq)) if after < run.head_seq else []
+        page.extend(event_of(record.seq, record) for record in records)
+        page.next = max(after, records[-1].seq) if records else after
+        return page
+    end = backend.feed_end()
+    found = backend.feed(after, limit)
+    page.extend(_proved(backend, position, record) for position, record in found)
+    page.next = found[-1][0] if len(found) >= limit else max(after, end, found[-1][0] if found else 0)
+    return page
+
+
+def _proved(backend: Backend, position: int, record: Record) -> Event:
+    """An event whose record matches its digest."""
+    before = backend.records(record.run, record.seq - 1, record.seq - 1) if record.seq > 1 else []
+    from everstep.records import ZERO, record_fault
+
+    fault = record_fault(before[0].digest if before else ZERO, record)
+    if fault:
+        raise DamagedRecord(record.run, record.seq, fault)
+    return event_of(position, record)
+
+
+def event_of(position: int | None, record: Record, replayed: bool = False) -> Event:
+    """A record in words."""
+    name, data = _words(record)
+    return Event(name, record.run, when(record.at), data, position, record.seq, replayed)
+
+
+def _words(record: Record) -> tuple[str, dict[str, Any]]:
+    kind = record.kind
+    if kind == Kind.CHECKPOINT:
+        header = header_of(record.meta)
+        about = {"number": record.number, "kind": header.get("kind", "manual"), "note": record.note, "tags": list(record.tags)}
+        return "checkpoint_created", {**about, "step": header.get("step"), "meta": from_meta(record.meta)}
+    if kind == Kind.BASE:
+        return "base_written", {"number": record.number}
+    if record.body is None:
+        return kind, {}
+    if kind in (Kind.STATUS, Kind.START):
+        return _status(record)
+    return _entry(record)
+
+
+def _status(record: Record) -> tuple[str, dict[str, Any]]:
+    said = Decoder().decode(unwrap(record.body or b""))
+    said = said if isinstance(said, dict) else {}
+    if record.kind == Kind.START:
+        about = {name: said[name] for name in ("workflow", "version", "caller", "parent", "number") if said.get(name) is not None}
+        return ("run_forked" if said.get("parent") else "run_created"), about
+    error = said.get("error")
+    about = {name: said[name] for name in ("reason", "until", "retry_at", "worker", "failures") if said.get(name) is not None}
+    if isinstance(error, dict):
+        about["error"] = {name: error.get(name) for name in ("type", "message")}
+    return f"run_{said.get('status')}", about
+
+
+def _entry(record: Record) -> tuple[str, dict[str, Any]]:
+    body, address = open_body(record), record.note
+    if record.kind == Kind.STEP:
+        status, attempt, _, kept, _, _, error, started, ended, tokens, cost, worker, flags = body
+        about = {"step": address, "attempt": attempt, "seconds": (ended - started) / 1e6, "tokens": tokens, "cost": cost, "worker": worker}
+        if flags.get("value"):
+            return "value_drawn", {"step": address}
+        if flags.get("skipped"):
+            return "step_skipped", about
+        if error:
+            about["error"] = {name: error.get(name) for name in ("type", "message")}
+        name = "step_retrying" if flags.get("next") else "step_started" if status == "running" else f"step_{status}"
+        return name, {**about, "input": show_input(kept)}
+    if record.kind == Kind.GATE:
+        return "gate_opened", {"gate": address, "ask": body[0], "schema": body[1], "deadline": body[2]}
+    if record.kind == Kind.ANSWER:
+        return "gate_answered", {"gate": address, "value": _shown(body[0]), "by": body[1]}
+    if record.kind == Kind.TIMER:
+        return "timer_set", {"timer": address, "deadline": body[0]}
+    if record.kind == Kind.EVENT:
+        return str(body[0]), _shown(body[1]) or {}
+    return record.kind, {}
+
+
+def _shown(data: bytes) -> Any:
+    try:
+        return decode(data)
+    except EverstepError as error:
+        return f"({error.message})"

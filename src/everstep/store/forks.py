@@ -1,0 +1,107 @@
+"""Forks: new runs that begin where another one was, with its journal up to there, so that they can be played back.
+
+The records are copied, not referred to: a fork stays whole when its parent is deleted. Chunks are shared by the family.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from everstep.backends.base import Backend
+from everstep.codec.frame import Framer, unwrap
+from everstep.codec.values import Decoder
+from everstep.errors import InvalidArgument, NotFound
+from everstep.ids import check_id, new_id
+from everstep.records import Kind, Record, RunRow, Status
+from everstep.snapshot.saver import Saver
+from everstep.store import reading
+from everstep.store.journal import read
+from everstep.store.model import header_of, with_header
+from everstep.store.writing import Chain, Entry, new_row
+
+Edit = Mapping[Any, Any] | Callable[[Any], Any]
+_ENTRIES = frozenset({Kind.STEP.value, Kind.GATE.value, Kind.ANSWER.value, Kind.TIMER.value, Kind.EVENT.value})
+
+
+def fork(backend: Backend, framer: Framer, row: RunRow, number: int, id: str | None, edit: Edit | None) -> RunRow:
+    """A run that begins at a checkpoint."""
+    origin = reading.checkpoint_record(backend, row, number)
+    return _make(backend, framer, row, origin, _before(backend, row, origin.seq), id, edit)
+
+
+def fork_before(backend: Backend, framer: Framer, row: RunRow, address: str, id: str | None) -> RunRow:
+    """A run of the same workflow that begins just before a recorded step: what came before it is kept, all else runs again."""
+    records = read(backend, row, 1)
+    places = [r.seq for r in records if r.kind in (Kind.STEP, Kind.GATE, Kind.ANSWER, Kind.TIMER) and r.note == address]
+    if not places:
+        known = ", ".join(dict.fromkeys(str(r.note) for r in records if r.kind == Kind.STEP)) or "none"
+        raise NotFound(f"run {row.id!r} has no recorded step {address!r}", remedy=f"Its steps are: {known[:500]}.")
+    first = places[0]
+    saves = [r for r in records if r.kind == Kind.CHECKPOINT and r.seq < first]
+    return _make(backend, framer, row, saves[-1] if saves else None, [r for r in records if r.seq < first], id, None)
+
+
+def _before(backend: Backend, row: RunRow, seq: int) -> list[Record]:
+    return [record for record in read(backend, row, 1) if record.seq < seq]
+
+
+def _make(
+    backend: Backend, framer: Framer, row: RunRow, origin: Record | None, records: list[Record], id: str | None, edit: Edit | None
+) -> RunRow:
+    about = _start_of(records, row)
+    workflow = "workflow" in about
+    child = new_row(
+        check_id(id) if id is not None else f"{row.id[:180]}-{new_id(6)}", row.family,
+        workflow=row.workflow, session=row.session, tags=row.tags, meta=row.meta, parent=row.id,
+        parent_number=origin.number if origin is not None else 0,
+    )  # fmt: skip
+    chain = Chain(framer, child, None)
+    saves = sum(1 for r in [*records, *([origin] if origin else [])] if r.kind == Kind.CHECKPOINT and _by_hand(r))
+    where = {"number": origin.number, "digest": origin.digest} if origin is not None else {}
+    chain.start(**about, parent=row.id, **where, **({"saves": saves, "edited": edit is not None} if workflow else {}))
+    chain.entries([_copy(r) for r in records if r.kind in _ENTRIES and r.body is not None and (workflow or _has_key(r))])
+    if origin is not None:
+        header = {k: v for k, v in header_of(origin.meta).items() if k in ("counts", "many", "used", "step", "progress")}
+        saver = Saver(framer.wrap)
+        saver.begin(_edited(reading.load(backend, row, origin.number).revived(), edit))
+        chain.checkpoint(saver.build(whole=True), f"fork of {row.id}@{origin.number}", (), with_header(None, header))
+    chain.status(Status.WAITING)
+    commit = chain.commit()
+    backend.commit(commit)
+    return commit.run
+
+
+def _start_of(records: list[Record], row: RunRow) -> dict[str, Any]:
+    """What the first record of a workflow's run says about it."""
+    body = records[0].body if records and records[0].seq == 1 else None
+    said = Decoder().decode(unwrap(body)) if body is not None else {}
+    return (
+        {k: said[k] for k in ("workflow", "version", "input", "input_digest", "definition") if k in said} if isinstance(said, dict) else {}
+    )
+
+
+def _copy(record: Record) -> Entry:
+    return Entry(record.kind, unwrap(record.body or b""), record.note)
+
+
+def _has_key(record: Record) -> bool:
+    return record.kind == Kind.STEP and record.note is not None and "@" in record.note
+
+
+def _by_hand(record: Record) -> bool:
+    return bool(header_of(record.meta).get("kind", "manual") == "manual")
+
+
+def _edited(state: Any, edit: Edit | None) -> Any:
+    if edit is None:
+        return state
+    if callable(edit):
+        changed = edit(state)
+        return state if changed is None else changed
+    if not isinstance(edit, Mapping):
+        raise InvalidArgument(f"{edit!r:.60} is no edit", remedy="Give a dict of top-level keys, or a function.")
+    if not isinstance(state, dict):
+        raise InvalidArgument(f"the state is a {type(state).__name__}, so keys cannot be set in it", remedy="Give a function as edit=.")
+    state.update(edit)
+    return state

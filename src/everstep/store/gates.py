@@ -1,0 +1,66 @@
+"""The gates of a run, as its journal tells of them: what was asked, by when, and what was answered. Reads only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from everstep.backends.base import Backend
+from everstep.codec.values import decode
+from everstep.records import Kind, Record, RunRow
+from everstep.store.journal import name_of, open_body
+from everstep.store.model import when
+from everstep.store.reading import checked
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """A decision that a run waits for, or waited for. `schema` is a JSON Schema, or None if any answer will do."""
+
+    run: str
+    address: str
+    ask: str | None
+    schema: dict[str, Any] | None
+    asked_at: datetime
+    deadline: datetime | None = None
+    answered: bool = False
+    answer: Any = None
+    by: str | None = None
+
+    @property
+    def name(self) -> str:
+        return name_of(self.address)
+
+    @property
+    def choices(self) -> list[Any] | None:
+        return self.schema.get("enum") if self.schema else None
+
+
+def list_gates(backend: Backend, row: RunRow) -> list[Gate]:
+    """All gates that a run has come to, in the order in which they were asked."""
+    found: dict[str, Gate] = {}
+    for record in backend.records(row.id, 1, row.head_seq, (Kind.GATE.value, Kind.ANSWER.value)):
+        proved = checked(backend, row, record.seq, None)[-1]
+        address, body = proved.note or "", open_body(proved)
+        if proved.kind == Kind.GATE:
+            found[address] = _asked(row, proved, address, body)
+        else:
+            found[address] = _answered(row, proved, address, body, found.get(address))
+    return list(found.values())
+
+
+def open_gates(backend: Backend, row: RunRow) -> list[Gate]:
+    return [gate for gate in list_gates(backend, row) if not gate.answered]
+
+
+def _asked(row: RunRow, record: Record, address: str, body: list[Any]) -> Gate:
+    return Gate(row.id, address, body[0], body[1], when(record.at), when(body[2]) if body[2] is not None else None)
+
+
+def _answered(row: RunRow, record: Record, address: str, body: list[Any], gate: Gate | None) -> Gate:
+    known = gate or Gate(row.id, address, None, None, when(record.at))
+    return Gate(
+        row.id, address, known.ask, known.schema, known.asked_at, known.deadline, True,
+        None if body[2].get("expired") else decode(body[0]), body[1],
+    )  # fmt: skip

@@ -1,0 +1,256 @@
+"""What a journal's records say about steps, gates, timers and values. Owns the format of their bodies. No I/O but by `Journal.read`.
+
+The address of what a record is about stands in its note, so that a journal can be indexed without opening a body:
+
+    step     [status, attempt, input digest, input, form, result, error, started, ended, tokens, cost, worker, flags]
+    gate     [ask, schema, deadline, default, flags]     the question
+    answer   [value, by]                                 what ended the wait
+    timer    [deadline]
+    event    [name, data]                                what the program said, and what the runtime did on its own
+
+A result has a form: 0 none, 1 encoded in place, 2 the root of a tree of chunks (of the run's family). An input is encoded if it
+is short and described in words otherwise: it is only ever shown; what counts is its digest. Times are µs since 1970.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from reprlib import Repr
+from typing import Any
+
+from ormsgpack import packb, unpackb
+
+from everstep.backends.base import Backend
+from everstep.codec.frame import unwrap
+from everstep.codec.kinds import kind_of
+from everstep.codec.values import decode, encode, revived
+from everstep.errors import DamagedFrame, DamagedRecord, EverstepError, StepFailed
+from everstep.records import Kind, Record, RunRow
+from everstep.snapshot.saver import Saver
+from everstep.snapshot.tree import Loader
+from everstep.store.model import when
+from everstep.store.reading import checked
+
+NOTHING, INLINE, CHUNKED = 0, 1, 2
+SUCCEEDED, FAILED, RUNNING = "succeeded", "failed", "running"
+BIG_RESULT = 16 * 1024
+SHORT_INPUT = 200
+Body = tuple[int, bytes | None, list[tuple[bytes, bytes]]]
+Chunks = list[tuple[bytes, bytes]]
+
+_shape = Repr()
+_shape.maxstring = _shape.maxother = 60
+_shape.maxlist = _shape.maxdict = _shape.maxtuple = 4
+_shape.maxlevel = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A recorded step, as it is listed."""
+
+    address: str
+    status: str
+    attempt: int
+    started: datetime
+    ended: datetime
+    tokens: int
+    cost: float
+    worker: str
+    input: str
+    error: dict[str, Any] | None
+    skipped: bool
+    seq: int
+    epoch: int
+    _load: Callable[[], Any] = field(repr=False, compare=False)
+
+    @property
+    def name(self) -> str:
+        return name_of(self.address)
+
+    @property
+    def seconds(self) -> float:
+        return (self.ended - self.started).total_seconds()
+
+    @property
+    def result(self) -> Any:
+        """What the step returned; read when it is asked for."""
+        return self._load()
+
+
+def name_of(address: str) -> str:
+    """The name in the last part of an address."""
+    last = address.rpartition("/")[2]
+    return last.partition("@")[0] if "@" in last else last.rpartition("#")[0]
+
+
+def result_body(result: Any, address: str, wrap: Callable[[bytes], bytes]) -> Body:
+    """The form of a result, its bytes, and the chunks that these need."""
+    if result is None:
+        return NOTHING, None, []
+    data = encode(result, f"result of {address}")
+    if len(data) < BIG_RESULT:
+        return INLINE, data, []
+    saver = Saver(wrap)
+    saver.begin(decode(data))
+    saved = saver.build(whole=True)
+    return CHUNKED, saved.base, saved.chunks
+
+
+def load_result(backend: Backend, family: bytes, form: int, data: bytes | None) -> Any:
+    if form == NOTHING or data is None:
+        return None
+    if form == INLINE:
+        return decode(data)
+    loader = Loader(lambda digests: backend.chunks(family, digests), unwrap)
+    value = loader.load(data)
+    return revived(value) if loader.decoder.objects else value
+
+
+def input_of(address: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
+    """The bytes that an input is known by."""
+    data = encode(list(args), f"{address}: args")
+    return data + encode(kwargs, f"{address}: kwargs") if kwargs else data
+
+
+def preview(data: bytes, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes | str:
+    """What to keep of an input so that a person can tell it from another one."""
+    if len(data) <= SHORT_INPUT:
+        return data
+    shown = [_shape.repr(a) for a in args] + [f"{k}={_shape.repr(v)}" for k, v in kwargs.items()]
+    text = f"({', '.join(shown)})"[:400] + f" of {len(data):,} bytes"
+    return text.encode("utf-8", "replace").decode()
+
+
+def show_input(kept: Any) -> str:
+    """An input in words."""
+    if isinstance(kept, str):
+        return kept
+    if not isinstance(kept, bytes) or not kept:
+        return "(not kept)"
+    try:
+        args = decode(kept)
+        return f"({', '.join(map(repr, args))})"
+    except EverstepError:  # positional and named arguments one after the other
+        return _show_both(kept)
+
+
+def _show_both(kept: bytes) -> str:
+    for cut in range(1, len(kept)):
+        try:
+            args, kwargs = decode(kept[:cut]), decode(kept[cut:])
+        except EverstepError:
+            continue
+        if isinstance(args, list) and isinstance(kwargs, dict):
+            return f"({', '.join([*map(repr, args), *(f'{k}={v!r}' for k, v in kwargs.items())])})"
+    return f"{len(kept)} bytes"
+
+
+def error_body(error: BaseException) -> dict[str, Any]:
+    """What is kept of an error: enough to show it, and to rebuild it where its type is known."""
+    import traceback
+
+    text = "".join(traceback.format_exception(error))[-20_000:]
+    body: dict[str, Any] = {"type": _type_name(error), "message": _text(_message(error))[:2_000], "traceback": _text(text)}
+    try:
+        if kind_of(type(error)) is not None:
+            body["object"] = encode(error)
+        elif _builtin(body["type"]) is type(error):
+            body["args"] = encode(list(error.args))
+    except EverstepError:
+        return body  # its arguments cannot be stored: it comes back as StepFailed
+    return body
+
+
+def _message(error: BaseException) -> str:
+    if isinstance(error, StepFailed):
+        return error.error_message
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - an error that cannot even be shown must not hide that it happened
+        return "(its message cannot be shown)"
+
+
+def _text(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()
+
+
+def _type_name(error: BaseException) -> str:
+    if isinstance(error, StepFailed):
+        return error.type_name
+    cls = type(error)
+    return cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
+
+
+def _builtin(name: Any) -> type[Exception] | None:
+    found = getattr(builtins, name, None) if isinstance(name, str) and name.isidentifier() else None
+    return found if isinstance(found, type) and issubclass(found, Exception) else None
+
+
+def rebuilt(error: dict[str, Any], address: str) -> BaseException:
+    """The recorded error as its own type if that is a builtin or registered here, otherwise `StepFailed`. Never runs what data names."""
+    failed = StepFailed(address, str(error.get("type")), str(error.get("message")), str(error.get("traceback") or ""))
+    try:
+        if "object" in error:
+            made = decode(error["object"])
+            return made if isinstance(made, Exception) else failed
+        cls = _builtin(error.get("type"))
+        if cls is None or "args" not in error:
+            return failed
+        return cls(*decode(error["args"]))
+    except Exception:  # noqa: BLE001 - whatever a constructor of the program does, the reader must not fail with it
+        return failed
+
+
+class Recorded:
+    """The newest record about one address, opened when it is needed."""
+
+    __slots__ = ("_body", "attempts", "record")
+
+    def __init__(self, record: Record, attempts: int = 0):
+        self.record = record
+        self.attempts = attempts
+        self._body: list[Any] | None = None
+
+    @property
+    def body(self) -> list[Any]:
+        if self._body is None:
+            self._body = open_body(self.record)
+        return self._body
+
+
+def open_body(record: Record) -> list[Any]:
+    if record.body is None:
+        raise DamagedRecord(record.run, record.seq, "its body was pruned")
+    try:
+        body = unpackb(unwrap(record.body))
+    except ValueError as error:
+        raise DamagedFrame(f"record {record.seq} of run {record.run!r} is no journal entry") from error
+    if not isinstance(body, list):
+        raise DamagedRecord(record.run, record.seq, "its body is no journal entry")
+    return body
+
+
+def pack_body(body: list[Any]) -> bytes:
+    return packb(body)
+
+
+def read(backend: Backend, row: RunRow, first: int) -> list[Record]:
+    """All records from a place on, proved."""
+    return checked(backend, row, first, row.head_seq) if first <= row.head_seq else []
+
+
+def list_steps(backend: Backend, row: RunRow) -> list[Step]:
+    """Every recorded step of a run, in the order in which they ended, failed attempts too."""
+    records = [r for r in read(backend, row, 1) if r.kind == Kind.STEP and r.body is not None]
+    return [as_step(backend, row, record) for record in records]
+
+
+def as_step(backend: Backend, row: RunRow, record: Record) -> Step:
+    status, attempt, _, kept, form, result, error, started, ended, tokens, cost, worker, flags = open_body(record)
+    return Step(
+        record.note or "", status, attempt, when(started), when(ended), tokens, cost, worker, show_input(kept), error,
+        bool(flags.get("skipped")), record.seq, record.epoch, lambda: load_result(backend, row.family, form, result),
+    )  # fmt: skip
