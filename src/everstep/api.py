@@ -20,8 +20,7 @@ from everstep.runtime.mode import Mode, Replay
 from everstep.runtime.policy import Policy, manual
 from everstep.runtime.run import Durability, Run
 from everstep.store.events import Event
-from everstep.store.forks import Edit
-from everstep.store.model import RunInfo, when
+from everstep.store.model import when
 from everstep.store.query import check_note, check_tags, check_text, to_meta
 from everstep.store.store import BaseStore
 
@@ -179,30 +178,6 @@ class Store(BaseStore):
     def hooks(self) -> list[Any]:
         """All hooks, with their statistics."""
         return self.hook_registry.registered()
-
-    def load(self, ref: str, *, at: int | str | None = None) -> Any:
-        """The state that a ref names, as a plain fresh value. `at` may name the checkpoint instead of the ref."""
-        self._tell("before_load", ref, at=at)
-        state = super().load(ref, at=at)
-        self._tell("after_load", ref, at=at)
-        return state
-
-    def fork(self, ref: str, id: str | None = None, edit: Edit | None = None) -> RunInfo:
-        """A new run that begins at a checkpoint, perhaps with an edited state.
-
-        `edit` sets top-level keys, or is a function that gets the state and changes it or returns another one. The fork's first
-        checkpoint is that state; it shares all chunks that did not change. A workflow's fork has the journal up to there.
-        """
-        self._tell("before_fork", ref)
-        made = super().fork(ref, id, edit)
-        self._tell("after_fork", ref, fork=made.id)
-        return made
-
-    def delete(self, run_id: str) -> None:
-        """Remove a run and all that is its own; the id must be given in full. Forks of it stay whole."""
-        self._tell("before_delete", run_id)
-        super().delete(run_id)
-        self._tell("after_delete", run_id)
 
     def _tell(self, name: str, run: str, **data: Any) -> None:
         if self.hook_registry.wanted(name):

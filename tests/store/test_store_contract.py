@@ -65,12 +65,31 @@ def test_the_state_may_be_any_storable_value(store: everstep.Store) -> None:
     assert store.load("list") == [1, 2]
 
 
-def test_nothing_is_saved_but_by_a_checkpoint(store: everstep.Store) -> None:
+def test_leaving_saves_what_is_unsaved_and_nothing_twice(store: everstep.Store) -> None:
     with store.run("r") as run:
         run.state["a"] = 1
         run.checkpoint()
         run.state["a"] = 2
-    assert store.load("r") == {"a": 1}
+    assert store.load("r") == {"a": 2}
+    assert [c.kind for c in store.checkpoints("r")] == ["final", "manual"]
+    with store.run("r") as run:
+        run.state["a"] = 3
+        run.checkpoint()
+    assert [c.kind for c in store.checkpoints("r")] == ["manual", "final", "manual"]
+
+
+def test_after_an_error_the_next_attempt_goes_on_from_what_the_program_saved(store: everstep.Store) -> None:
+    with pytest.raises(KeyError), store.run("r") as run:
+        run.state["a"] = 1
+        run.checkpoint()
+        run.state["a"] = 2
+        raise KeyError("x")
+    assert store.load("r") == {"a": 2}
+    assert store.checkpoints("r")[0].kind == "error"
+    with store.run("r") as run:
+        assert run.state == {"a": 1}
+        run.state["b"] = 1
+    assert store.load("r") == {"a": 1, "b": 1}
 
 
 def test_a_load_gives_plain_and_fresh_containers(store: everstep.Store) -> None:
@@ -666,7 +685,7 @@ def test_stats_count(store: everstep.Store) -> None:
     assert stats["runs"] == 1
     assert stats["records"] >= 5
     assert stats["record_bytes"] > 0
-    assert set(stats) == {"runs", "records", "chunks", "record_bytes", "chunk_bytes", "file_bytes"}
+    assert set(stats) == {"runs", "records", "chunks", "letters", "record_bytes", "chunk_bytes", "file_bytes"}
 
 
 def test_a_closed_store_says_so(store: everstep.Store) -> None:

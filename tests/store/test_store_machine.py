@@ -80,9 +80,16 @@ class Histories(RuleBasedStateMachine):
         return self.open[name]
 
     def leave_all(self) -> None:
-        for run in self.open.values():
-            run.__exit__(None, None, None)
-        self.open.clear()
+        for name in list(self.open):
+            self.leave_one(name)
+
+    def leave_one(self, name: str) -> None:
+        """Leaving saves what is unsaved; a last checkpoint that says nothing new may be left out."""
+        self.open.pop(name).__exit__(None, None, None)
+        model = self.models[name]
+        known = model.saved[-1] if model.saved else {}
+        if self.store.get(name).checkpoints > len(model.saved) or encode(known) != encode(model.live):
+            model.saved.append(copy.deepcopy(model.live))
 
     def check_all(self, name: str) -> None:
         for number, state in enumerate(self.models[name].saved, 1):
@@ -152,7 +159,7 @@ class Histories(RuleBasedStateMachine):
     @rule(name=runs)
     def leave(self, name: str) -> None:
         if name in self.open:
-            self.open.pop(name).__exit__(None, None, None)
+            self.leave_one(name)
 
     @rule(target=runs, name=runs, pick=st.integers(0, 100), edit=st.none() | st.dictionaries(KEYS, VALUES, max_size=2))
     def fork(self, name: str, pick: int, edit: Any) -> str:
@@ -216,7 +223,7 @@ class Histories(RuleBasedStateMachine):
     @rule(name=consumes(runs))
     def delete(self, name: str) -> None:
         if name in self.open:
-            self.open.pop(name).__exit__(None, None, None)
+            self.leave_one(name)
         self.store.delete(name)
         del self.models[name]
         with pytest.raises(NotFound):

@@ -59,7 +59,8 @@ def test_what_a_checkpoint_writes_is_at_most_four_functions_away(monkeypatch: py
         while frame is not None and frame.f_code.co_qualname != "Run.checkpoint":
             depth += 1
             frame = frame.f_back
-        depths.append(depth + 1)
+        if frame is not None:  # leaving the run makes one, too
+            depths.append(depth + 1)
         return original(self, *args)
 
     monkeypatch.setattr(Saver, "build", noting)

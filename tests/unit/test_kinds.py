@@ -1,6 +1,7 @@
 """The program's own types: registered, versioned, upgraded, unknown."""
 
 import enum
+import sys
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ import pytest
 import everstep
 from everstep.codec import kinds
 from everstep.codec.values import decode, encode
-from everstep.errors import InvalidArgument, NewerFormat, TypeConflict, Unstorable
+from everstep.errors import EverstepError, InvalidArgument, NewerFormat, TypeConflict, Unstorable
 
 
 @pytest.fixture(autouse=True)
@@ -187,8 +188,6 @@ def test_a_name_found_in_data_is_never_imported() -> None:
     raw = encode(everstep.Unknown("antigravity:Evil", 1, {"a": 1}))
     back = decode(raw)
     assert back == everstep.Unknown("antigravity:Evil", 1, {"a": 1})
-    import sys
-
     assert "antigravity" not in sys.modules
 
 
@@ -198,3 +197,129 @@ def test_stored_fields_that_do_not_fit_the_type_any_more_are_a_conflict_that_nam
     with pytest.raises(TypeConflict, match=f"a stored t of version 1 does not fit {cls.__name__}") as caught:
         decode(encode(everstep.Unknown("t", 1, fields)))
     assert "upgrades" in caught.value.remedy
+
+
+def test_an_upgrade_that_raises_is_a_conflict_that_names_it() -> None:
+    everstep.register(Point, name="p", version=2, upgrades={1: lambda f: {"x": f["gone"]}})
+    with pytest.raises(TypeConflict, match="the upgrade of a stored p from version 1 failed: KeyError: 'gone'") as caught:
+        decode(encode(everstep.Unknown("p", 1, {"x": 1})))
+    assert "upgrades[1]" in caught.value.remedy
+    assert isinstance(caught.value.__cause__, KeyError)
+
+
+def test_an_upgrade_that_returns_no_fields_is_a_conflict() -> None:
+    everstep.register(Point, name="p", version=2, upgrades={1: lambda f: f.update(y=2)})  # type: ignore[dict-item, return-value]
+    with pytest.raises(TypeConflict, match="from version 1 returned no dict of fields, but None"):
+        decode(encode(everstep.Unknown("p", 1, {"x": 1})))
+
+
+class Refused(Exception):
+    """Its args are not the parameters of its constructor, as so often."""
+
+    def __init__(self, code: int, why: str):
+        self.code = code
+        self.why = why
+        super().__init__(f"{code}: {why}")
+
+
+class Lost(OSError):
+    def __init__(self, path: str):
+        super().__init__(2, "it is gone", path)
+
+
+class Strict(ValueError):
+    def __new__(cls, word: str, *, must: int) -> "Strict":
+        return super().__new__(cls, word)
+
+    def __init__(self, word: str, *, must: int):
+        super().__init__(word)
+        self.must = must
+
+
+@dataclass(frozen=True)
+class Frozen(Exception):
+    point: Point
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        Refused(7, "no"),
+        Lost("a.txt"),
+        Strict("x", must=3),
+        Frozen(Point(1)),
+        KeyError("k"),
+        ImportError("m", name="n", path="p"),
+        UnicodeDecodeError("utf-8", b"ab", 0, 1, "bad"),
+        SystemExit(3),
+        EverstepError("message", remedy="remedy", written="unknown"),
+    ],
+    ids=lambda e: type(e).__name__,
+)
+def test_a_registered_exception_comes_back_with_its_args_and_attributes(error: BaseException) -> None:
+    everstep.register(type(error))
+    object.__setattr__(error, "__notes__", ["a note"])
+    back = decode(encode([error]))[0]
+    assert type(back) is type(error)
+    assert (back.args, str(back), repr(back), back.__notes__) == (error.args, str(error), repr(error), ["a note"])
+    for name in ("code", "why", "errno", "filename", "must", "point", "name", "path", "object", "remedy", "written"):
+        assert getattr(back, name, None) == getattr(error, name, None)
+
+
+def test_a_group_of_registered_exceptions_comes_back() -> None:
+    everstep.register(ExceptionGroup)
+    everstep.register(Refused)
+    back = decode(encode(ExceptionGroup("both", [Refused(1, "a"), Refused(2, "b")])))
+    assert [(type(e), e.code) for e in back.exceptions] == [(Refused, 1), (Refused, 2)]
+
+
+def test_an_exception_keeps_neither_its_traceback_nor_its_cause_nor_marks_of_others() -> None:
+    everstep.register(Refused)
+    try:
+        raise Refused(1, "a") from ValueError("unstorable")
+    except Refused as error:
+        error.__someones_mark__ = object()  # type: ignore[attr-defined]
+        back = decode(encode(error))
+    assert (back.__traceback__, back.__cause__, hasattr(back, "__someones_mark__")) == (None, None, False)
+
+
+def test_an_exception_that_nobody_registered_is_refused_even_if_it_is_a_dataclass() -> None:
+    for error in (Refused(1, "a"), Frozen(Point(1))):
+        with pytest.raises(Unstorable, match=f"is a {type(error).__name__}, which cannot be stored"):
+            encode(error)
+
+
+def test_an_exception_with_an_attribute_that_cannot_be_stored_is_refused_with_the_path() -> None:
+    everstep.register(Refused)
+    error = Refused(1, "a")
+    error.why = Plain(1)  # type: ignore[assignment]
+    with pytest.raises(Unstorable) as caught:
+        encode(error)
+    assert caught.value.path == "state.attributes['why']"
+
+
+def test_an_exception_where_it_is_not_registered_is_inert_and_saved_again_unchanged() -> None:
+    everstep.register(Refused, name="refused")
+    raw = encode(Refused(7, "no"))
+    forgotten()
+    back = decode(raw)
+    assert back == everstep.Unknown("refused", 1, {"args": ("7: no",), "attributes": {"code": 7, "why": "no"}})
+    assert encode(back) == raw
+
+
+def test_an_exception_has_versions_and_upgrades() -> None:
+    def renamed(fields: dict[str, Any]) -> dict[str, Any]:
+        return {"args": fields["args"], "attributes": {"code": fields["attributes"]["number"], "why": "?"}}
+
+    everstep.register(Refused, name="refused", version=2, upgrades={1: renamed})
+    back = decode(encode(everstep.Unknown("refused", 1, {"args": ("old",), "attributes": {"number": 5}})))
+    assert (back.code, back.why, str(back)) == (5, "?", "old")
+
+
+@pytest.mark.parametrize("fields", [
+    {}, {"args": 5}, {"args": ("x",), "more": 1}, {"args": ("x",), "attributes": {"__class__": "evil"}}, {"args": (), "attributes": 3},
+])  # fmt: skip
+def test_stored_fields_that_are_no_exception_are_a_conflict(fields: dict[str, Any]) -> None:
+    everstep.register(Refused, name="refused")
+    with pytest.raises(TypeConflict, match="a stored refused of version 1 does not fit Refused"):
+        decode(encode(everstep.Unknown("refused", 1, fields)))

@@ -1,6 +1,6 @@
 """The contract between the store and what keeps its bytes. The docstrings are the contract.
 
-A backend keeps rows, records and chunks exactly as given, orders commits, and fences writers by epoch.
+A backend keeps rows, records, chunks and letters exactly as given, orders commits, and fences writers by epoch.
 It never interprets a body or a chunk, never decides what is valid, and computes a digest only where it
 changes a row by itself (lease, release). All methods may be called from any thread. Reads never wait for
 a writer and need no lease. Every method raises only errors of `everstep.errors`.
@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from everstep.records import Record, RunRow, Tag, Worker
+from everstep.records import Letter, Record, RunRow, Tag, Worker
 
 Done = Callable[[BaseException | None], None]
 MAX_SEQ = 2**31 - 1
@@ -29,12 +29,17 @@ class Commit:
     gone, with `Conflict` if the stored head_seq or check is not that of `was`, with `RunExists` if a run that shall be
     created exists. `records` follow `was.head_seq` without a gap. `chunks` are (digest, frame) pairs of the run's family;
     one that is stored already is replaced, which heals it if it was damaged. The tags of checkpoint records become tag rows.
+    `read` names letters of this run that are removed (one that is not there is no fault); then `letters` are posted to it, as `post` does.
+    `waiting` is set by the backend: how many letters the run has after this commit.
     """
 
     run: RunRow
     was: RunRow | None
     records: Sequence[Record] = ()
     chunks: Sequence[tuple[bytes, bytes]] = ()
+    letters: Sequence[Letter] = ()
+    read: Sequence[str] = ()
+    waiting: int = 0
 
 
 @dataclass(slots=True)
@@ -70,7 +75,7 @@ class Manifest:
 
 
 class Backend(Protocol):
-    """What a backend does. About a dozen methods; all the rest of Everstep is functions over them."""
+    """What a backend does. Some twenty methods of plain storage; all the rest of Everstep is functions over them."""
 
     url: str
     durable: bool
@@ -106,6 +111,31 @@ class Backend(Protocol):
     def tag(self, tag: Tag, run: str) -> None:
         """Add a tag to a checkpoint; one that is there already is left alone. Needs no lease. NotFound if the run is gone."""
 
+    def post(self, letter: Letter, run: str) -> bool:
+        """Add a letter to a run; False, and nothing changed, if it has one of that name: the first wins. Needs no lease.
+
+        NotFound if the run is gone, also if another one has its id by now (the letter's key is not the run's).
+        """
+
+    def letters(self, run: str) -> list[Letter]:
+        """All letters of a run, by name; none for a run that is not there."""
+
+    def due(self, now: int, limit: int | None = None) -> list[str]:
+        """Ids of the runs to wake: status waiting or failed, a letter with `due` <= `now`, and none named "pause".
+
+        The one with the earliest such letter first; where two are equal, the one that was created first.
+        """
+
+    def feed(self, after: int, limit: int) -> list[tuple[int, Record]]:
+        """Records of all runs, with bodies, in the order in which they were committed: the first `limit` of those beyond position `after`.
+
+        Positions count the records of the store from 1 and are never used again: those of a run that was deleted stay empty, and its
+        records are left out. One snapshot: a record never shows up later at a position at or before one that was handed out.
+        """
+
+    def feed_end(self) -> int:
+        """The newest position that was given, 0 if there is none. Asked for before a feed that comes back short, it is where to go on from."""
+
     def acquire(self, run: str, worker: Worker) -> RunRow:
         """Give the lease of a run to a worker and return the new row, with epoch + 1.
 
@@ -120,7 +150,7 @@ class Backend(Protocol):
         """Store the worker's new expiry: one statement for all the leases that it holds."""
 
     def delete(self, row: RunRow) -> None:
-        """Remove a run with its records and tags, and the family's chunks if it was the last of its family.
+        """Remove a run with its records, tags and letters, and the family's chunks if it was the last of its family.
 
         Refused with `LeaseHeld` while it is open for writing, with `Conflict` if it has moved on since `row`.
         """
@@ -129,7 +159,7 @@ class Backend(Protocol):
         """The manifest as recorded (not computed)."""
 
     def stats(self) -> dict[str, int]:
-        """Counts and bytes: runs, records, chunks, record_bytes, chunk_bytes, file_bytes."""
+        """Counts and bytes: runs, records, chunks, letters, record_bytes, chunk_bytes, file_bytes."""
 
     def check(self) -> list[str]:
         """The engine's own integrity check: sentences, empty if all is well."""

@@ -16,7 +16,7 @@ from everstep import clock as clocks
 from everstep.backends.base import Commit, Done, Manifest, Query
 from everstep.backends.matching import fits_checkpoint, fits_run
 from everstep.errors import Conflict, DamagedRun, EverstepError, LeaseHeld, LostLease, NotFound, RunExists, StoreClosed
-from everstep.records import ZERO, Kind, Record, RunRow, Tag, Worker, shift
+from everstep.records import ZERO, Kind, Letter, Record, RunRow, Status, Tag, Worker, shift
 
 T = TypeVar("T")
 
@@ -29,10 +29,11 @@ class _Run:
     row: RunRow
     records: list[Record] = field(default_factory=list)
     tags: dict[tuple[str, int], Tag] = field(default_factory=dict)
+    letters: dict[str, Letter] = field(default_factory=dict)
 
 
 class _Data:
-    """What the handles of one store share."""
+    """What the handles of one store share. Position n of the feed is `feed[n - 1]`: id and place of a run, seq of its record."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -42,6 +43,8 @@ class _Data:
         self.total = ZERO
         self.last: str | None = None
         self.places = 0
+        self.feed: list[tuple[str, int, int]] = []
+        self.fed = 0
 
 
 _named: dict[str, _Data] = {}
@@ -70,9 +73,15 @@ class MemoryBackend:
             run.records.extend(replace(record) for record in commit.records)
             tags = [tag for tag in _tags_of(commit) if (tag.name, tag.number) not in run.tags]
             data.chunks.update({(row.family, digest): frame for digest, frame in commit.chunks})
-            total = shift(data.total, [] if was is None else [was.check], [row.check, *(tag.check for tag in tags)])
+            letters = _letters_after(run.letters, commit)
+            minus = [*([] if was is None else [was.check]), *(letter.check for letter in run.letters.values())]
+            plus = [row.check, *(tag.check for tag in tags), *(letter.check for letter in letters.values())]
+            total = shift(data.total, minus, plus)
+            del data.feed[data.fed :]
+            data.feed.extend((row.id, run.place, record.seq) for record in commit.records)
             run.tags.update({(tag.name, tag.number): tag for tag in tags})
-            data.runs[row.id], data.total, data.last, run.row = run, total, row.id, row
+            commit.waiting = len(letters)
+            data.runs[row.id], data.total, data.last, run.row, run.letters, data.fed = run, total, row.id, row, letters, len(data.feed)
 
     def _new(self, row: RunRow) -> _Run:
         if row.id in self._data.runs:
@@ -152,6 +161,53 @@ class MemoryBackend:
                 raise NotFound(f"run {run!r} has no checkpoint {tag.number}")
             self._add_tag(entry, tag)
 
+    def post(self, letter: Letter, run: str) -> bool:
+        data = self._open()
+        with data.lock:
+            entry = self._existing(run)
+            if entry.row.key != letter.key:
+                raise NotFound(f"the run {run!r} that the letter {letter.name!r} is for was deleted; another one has its id")
+            if letter.name in entry.letters:
+                return False
+            total = shift(data.total, [], [letter.check])
+            entry.letters, data.total = {**entry.letters, letter.name: letter}, total
+            return True
+
+    def letters(self, run: str) -> list[Letter]:
+        data = self._open()
+        with data.lock:
+            return [letter for _, letter in sorted(data.runs[run].letters.items())] if run in data.runs else []
+
+    def due(self, now: int, limit: int | None = None) -> list[str]:
+        data = self._open()
+        with data.lock:
+            ready = [
+                (min(times), run.place, run.row.id)
+                for run in data.runs.values()
+                if run.row.status in (Status.WAITING, Status.FAILED)
+                and "pause" not in run.letters
+                and (times := [letter.due for letter in run.letters.values() if letter.due is not None and letter.due <= now])
+            ]
+        return [name for _, _, name in sorted(ready)[:limit]]
+
+    def feed(self, after: int, limit: int) -> list[tuple[int, Record]]:
+        data = self._open()
+        found: list[tuple[int, Record]] = []
+        with data.lock:
+            for position in range(max(after, 0) + 1, data.fed + 1):
+                if len(found) >= limit:
+                    break
+                name, place, seq = data.feed[position - 1]
+                run = data.runs.get(name)
+                if run is not None and run.place == place:
+                    found.append((position, replace(run.records[seq - 1])))
+        return found
+
+    def feed_end(self) -> int:
+        data = self._open()
+        with data.lock:
+            return data.fed
+
     def acquire(self, run: str, worker: Worker) -> RunRow:
         data = self._open()
         with data.lock:
@@ -182,7 +238,8 @@ class MemoryBackend:
             if entry.row.check != row.check:
                 raise Conflict(f"run {row.id!r} moved on since it was read; it was not deleted")
             del data.runs[row.id]
-            data.total = shift(data.total, [row.check, *(tag.check for tag in entry.tags.values())], [])
+            tags, letters = entry.tags.values(), entry.letters.values()
+            data.total = shift(data.total, [row.check, *(tag.check for tag in tags), *(letter.check for letter in letters)], [])
             data.last = None if data.last == row.id else data.last
             if all(other.row.family != row.family for other in data.runs.values()):
                 data.chunks = {key: frame for key, frame in data.chunks.items() if key[0] != row.family}
@@ -200,6 +257,7 @@ class MemoryBackend:
                 "runs": len(data.runs),
                 "records": len(records),
                 "chunks": len(data.chunks),
+                "letters": sum(len(run.letters) for run in data.runs.values()),
                 "record_bytes": sum(len(record.body or b"") for record in records),
                 "chunk_bytes": sum(len(frame) for frame in data.chunks.values()),
                 "file_bytes": 0,
@@ -251,6 +309,16 @@ def _page(found: list[T], query: Query, places: list[int]) -> list[T]:
         beyond = query.after
         ordered = [(place, i) for place, i in ordered if (place > beyond if query.oldest_first else place < beyond)]
     return [found[i] for _, i in ordered[: query.limit]]
+
+
+def _letters_after(letters: dict[str, Letter], commit: Commit) -> dict[str, Letter]:
+    """The letters of a run after a commit took some out and posted others."""
+    if not commit.read and not commit.letters:
+        return letters
+    left = {name: letter for name, letter in letters.items() if name not in commit.read}
+    for letter in commit.letters:
+        left.setdefault(letter.name, letter)
+    return left
 
 
 def _tags_of(commit: Commit) -> list[Tag]:

@@ -1,7 +1,8 @@
 """A store in one SQLite file, for one machine and any number of processes. The backend that everybody starts with.
 
-    sqlite_file         the format, making and opening the file
+    sqlite_format       the tables, and how an older store is brought to them; sqlite_file makes and opens the file
     sqlite_writer       group commit; sqlite_transaction says what a commit does to the tables
+    sqlite_feed         the order of all commits, for those who follow
     sqlite_leases       who may write a run; OS locks that tell of a death at once
     sqlite_wal          merging and growing the WAL, off the caller's path
     sqlite_fork         what a fork does to open stores
@@ -21,6 +22,7 @@ import apsw
 
 from everstep.backends import sqlite_fork
 from everstep.backends.base import Commit, Done, Manifest, Query
+from everstep.backends.sqlite_feed import feed_end, read_feed
 from everstep.backends.sqlite_file import BUSY_MS, SqliteFile
 from everstep.backends.sqlite_leases import Leases, WorkerLocks
 from everstep.backends.sqlite_listing import list_checkpoints, list_runs, locate
@@ -29,7 +31,7 @@ from everstep.backends.sqlite_transaction import Transaction
 from everstep.backends.sqlite_wal import GROW_BYTES, WalKeeper
 from everstep.backends.sqlite_writer import Writer
 from everstep.errors import NotFound, StoreClosed
-from everstep.records import Record, RunRow, Tag, Worker
+from everstep.records import Letter, Record, RunRow, Tag, Worker
 
 
 class SqliteBackend:
@@ -100,6 +102,29 @@ class SqliteBackend:
         self._check_open()
         self._writer.call(_tag, (tag, run))
 
+    def post(self, letter: Letter, run: str) -> bool:
+        self._check_open()
+        new: bool = self._writer.call(_post, (letter, run))
+        return new
+
+    def letters(self, run: str) -> list[Letter]:
+        self._check_open()
+        return self._reader.letters(run)
+
+    def due(self, now: int, limit: int | None = None) -> list[str]:
+        self._check_open()
+        return self._reader.due(now, limit)
+
+    def feed(self, after: int, limit: int) -> list[tuple[int, Record]]:
+        self._check_open()
+        with self._reader.snapshot() as cursor:
+            return read_feed(cursor, after, limit)
+
+    def feed_end(self) -> int:
+        self._check_open()
+        with self._reader.snapshot() as cursor:
+            return feed_end(cursor)
+
     def acquire(self, run: str, worker: Worker) -> RunRow:
         self._check_open()
         row: RunRow = self._writer.call(self._leases.acquire, (run, worker))
@@ -169,3 +194,11 @@ def _tag(transaction: Transaction, asked: tuple[Tag, str]) -> None:
     if seq is None:
         raise NotFound(f"run {run!r} has no checkpoint {tag.number}")
     transaction.add_tag(pk, seq, tag)
+
+
+def _post(transaction: Transaction, asked: tuple[Letter, str]) -> bool:
+    letter, run = asked
+    pk, row = transaction.existing(run)
+    if row.key != letter.key:
+        raise NotFound(f"the run {run!r} that the letter {letter.name!r} is for was deleted; another one has its id")
+    return transaction.add_letter(pk, letter)

@@ -1,19 +1,9 @@
-"""The file of a SQLite store: finding out what it is, making a new one, connecting to it. Owns the format.
-
-Format 1 (sql/0001_schema.sql; application_id 0x45565354 "EVST", user_version 1, page size 4096, WAL):
-    runs       one row for each run; `pk` is its place in the order of creation and is never used again
-    records    the chains; id = pk of the run << 31 | seq, so that a run's records lie together and need no second index.
-               body_digest is kept only where the body was pruned, otherwise it is computed from the body
-    chunks     frames by (family, digest)
-    tags       names on checkpoints, with the seq of the checkpoint's record
-    run_tags, run_meta   the tags and scalar meta values of runs once more, for listing
-    workers    who holds leases, and until when
-    manifest   one row: sum of all checks, number of runs, the next pk, the pk of the run that was committed to last
-A commit of one checkpoint changes one leaf of records, one of runs and that of the manifest; no index.
+"""The file of a SQLite store: finding out what it is, making a new one, connecting to it. Relies on sqlite_format for what is in it.
 
 Files: the store is 0600 (SQLite gives -wal and -shm the same), a folder made for it 0700. A new store is built under
 another name and linked to its own when it is complete, so that no process ever sees half of one. The file is never
 opened but through SQLite: closing a descriptor of it would drop the locks that SQLite holds in this process.
+A store of an older format is migrated when it is opened; where it cannot be written, it cannot be opened.
 """
 
 from __future__ import annotations
@@ -27,14 +17,12 @@ from pathlib import Path
 
 import apsw
 
-from everstep.backends import queries
+from everstep.backends import sqlite_format
 from everstep.backends.sqlite_errors import read_error, write_error
 from everstep.backends.sqlite_fork import refuse_unsafe
+from everstep.backends.sqlite_format import APPLICATION_ID, FORMAT
 from everstep.errors import NewerFormat, NotAStore, ReadOnly, StoreError, StoreFull
 
-APPLICATION_ID = 0x45565354
-FORMAT = 1
-_SCHEMA = queries.script("0001_schema")  # read at import: a daemon may give up the right to read it later
 OWN_FOLDER = ".everstep"
 BUSY_MS = 30_000
 
@@ -55,7 +43,9 @@ class SqliteFile:
             _create(self._place)
         self._refuse_other_things()
         self._refuse_foreign_folder()
-        self._identify()
+        if (version := self._identify()) < FORMAT:
+            self._migrate(version)
+            self._identify()
 
     def _refuse_other_things(self) -> None:
         info = self._place.stat()
@@ -78,8 +68,8 @@ class SqliteFile:
             raise StoreError(reason, remedy="Use a folder of your own, or take the permission to write away from others.")
         self.read_only = reason
 
-    def _identify(self) -> None:
-        """Look before touching: a read-only connection cannot change a file that is not ours."""
+    def _identify(self) -> int:
+        """Look before touching: a read-only connection cannot change a file that is not ours. Returns the format."""
         try:
             with closing(self._open(apsw.SQLITE_OPEN_READONLY)) as connection:
                 application = connection.pragma("application_id")
@@ -96,6 +86,20 @@ class SqliteFile:
             raise NotAStore(f"{self.path} is not an Everstep store: it is a database of another program")
         if version > FORMAT:
             raise NewerFormat(f"{self.path} has format {version}; this version of Everstep knows formats up to {FORMAT}")
+        return version
+
+    def _migrate(self, version: int) -> None:
+        try:
+            with closing(self.writer()) as connection:
+                sqlite_format.migrate(connection)
+        except (apsw.Error, ReadOnly) as error:
+            known = write_error(error, self.path)
+            if not isinstance(known, ReadOnly):
+                raise known from error
+            raise ReadOnly(
+                f"{self.path} has format {version}, that of an older Everstep, and cannot be brought to format {FORMAT}: {known.message}",
+                remedy="Open it once where it and its folder can be written, or read a copy of it.",
+            ) from error
 
     def _open(self, flags: int, name: str | None = None) -> apsw.Connection:
         connection = apsw.Connection(name or self.path, flags=flags)
@@ -182,10 +186,7 @@ def _make_folder(folder: Path) -> None:
 
 def _build(temporary: Path) -> None:
     with closing(apsw.Connection(str(temporary), flags=apsw.SQLITE_OPEN_READWRITE)) as connection:
-        connection.execute("PRAGMA page_size = 4096; PRAGMA synchronous = FULL").fetchall()
-        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {FORMAT}").fetchall()
-        connection.execute(f"BEGIN; {_SCHEMA} COMMIT").fetchall()
-        connection.execute("PRAGMA journal_mode = WAL").fetchall()
+        sqlite_format.build(connection)
 
 
 def _link(temporary: Path, path: Path) -> None:

@@ -16,9 +16,10 @@ import apsw
 from everstep.backends import queries
 from everstep.backends.base import MAX_SEQ, Manifest
 from everstep.backends.sqlite_errors import read_error
-from everstep.backends.sqlite_rows import record_from, run_from, tag_from
+from everstep.backends.sqlite_feed import faults
+from everstep.backends.sqlite_rows import letter_from, record_from, run_from, tag_from
 from everstep.errors import Damaged
-from everstep.records import Record, RunRow, Tag
+from everstep.records import Letter, Record, RunRow, Tag
 
 SQL = queries.load("read")
 _lost: list[apsw.Connection] = []
@@ -94,6 +95,15 @@ class Reader:
             pk = find(cursor, run)
             return [] if pk is None else [tag_from(run, values) for values in cursor.execute(SQL["tags"], (pk,))]
 
+    def letters(self, run: str) -> list[Letter]:
+        with self.snapshot() as cursor:
+            pk = find(cursor, run)
+            return [] if pk is None else [letter_from(run, values) for values in cursor.execute(SQL["letters"], (pk,))]
+
+    def due(self, now: int, limit: int | None) -> list[str]:
+        with self.snapshot() as cursor:
+            return [_typed(name, str) for (name,) in cursor.execute(SQL["due"], (now, -1 if limit is None else limit))]
+
     def manifest(self) -> Manifest:
         with self.snapshot() as cursor:
             total, runs, last = cursor.execute(SQL["manifest"]).fetchone() or (None, None, None)
@@ -106,11 +116,13 @@ class Reader:
             runs = _numbers(cursor, "count_runs")
             records = _numbers(cursor, "count_records")
             chunks = _numbers(cursor, "count_chunks")
+            letters = _numbers(cursor, "count_all_letters")
         files = (Path(self._path), Path(self._path + "-wal"))
         return {
             "runs": runs[0],
             "records": records[0],
             "chunks": chunks[0],
+            "letters": letters[0],
             "record_bytes": records[1],
             "chunk_bytes": chunks[1],
             "file_bytes": sum(file.stat().st_size for file in files if file.exists()),
@@ -119,7 +131,8 @@ class Reader:
     def check(self) -> list[str]:
         with self.snapshot() as cursor:
             found = [text for (text,) in cursor.execute(SQL["integrity"]) if text != "ok"]
-            return found + [text for (text,) in cursor.execute(SQL["listing"]) if text is not None]
+            found += [text for (text,) in cursor.execute(SQL["listing"]) if text is not None]
+            return found + faults(cursor)
 
     def families(self) -> list[tuple[bytes, bytes]]:
         with self.snapshot() as cursor:

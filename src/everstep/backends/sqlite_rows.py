@@ -12,17 +12,19 @@ from typing import Any
 
 from everstep.backends.base import MAX_SEQ
 from everstep.errors import DamagedRecord, DamagedRun
-from everstep.records import Record, RunRow, Tag, Worker
+from everstep.records import Letter, Record, RunRow, Tag, Worker
 
 Values = tuple[Any, ...]
 
 _TEXT, _MAYBE_TEXT, _INT, _BYTES, _MAYBE_BYTES = (str,), (str, type(None)), (int,), (bytes,), (bytes, type(None))
+_MAYBE_INT = (int, type(None))
 _RUN = (
     _INT, _TEXT, _BYTES, _BYTES, _MAYBE_TEXT, _MAYBE_TEXT, _MAYBE_TEXT, _MAYBE_TEXT, _MAYBE_TEXT, _MAYBE_TEXT, _INT,
     _INT, _TEXT, _INT, _INT, _BYTES, _INT, _INT, _INT, _MAYBE_TEXT, _INT, _BYTES,
 )  # fmt: skip
 _RECORD = (_INT, _TEXT, _INT, _INT, _INT, _MAYBE_TEXT, _MAYBE_TEXT, _MAYBE_TEXT, _BYTES, _MAYBE_BYTES, _MAYBE_BYTES)
 _TAG = (_BYTES, _TEXT, _INT, _INT, _BYTES)
+_LETTER = (_BYTES, _TEXT, _MAYBE_INT, _INT, _BYTES, _BYTES)
 _WORKER = (_TEXT, _TEXT, _INT, _TEXT, _INT, _INT, _INT)
 
 _good: set[tuple[type, ...]] = set()
@@ -104,6 +106,16 @@ def tag_from(run: str, values: Values) -> Tag:
     if not _has_types(values, _TAG):
         raise DamagedRun(f"a tag of run {run!r} is damaged: a column has the wrong type")
     return Tag(*values)
+
+
+def letter_from(run: str, values: Values) -> Letter:
+    if not _has_types(values, _LETTER):
+        raise DamagedRun(f"a letter of run {run!r} is damaged: a column has the wrong type")
+    return Letter(*values)
+
+
+def letter_values(pk: int, letter: Letter) -> Values:
+    return (pk, letter.name, letter.due, letter.at, letter.key, letter.body, letter.check)
 
 
 def worker_from(values: Values) -> Worker:

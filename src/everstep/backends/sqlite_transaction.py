@@ -1,8 +1,11 @@
-"""What one write transaction does to the tables: commits of runs, tags, leases, deletion. Relies on an open writer connection.
+"""What one write transaction does to the tables: commits of runs, tags, letters, leases, deletion. Relies on an open writer connection.
 
 Many callers share a transaction (see sqlite_writer). So every operation first does the one statement that may be refused and
 writes nothing before it; a refusal leaves the others in the batch untouched. Records, chunks and the manifest
 are gathered and written once for the batch.
+
+What is remembered from one transaction to the next (the manifest, the end of the feed, how many letters a run has) holds as long as only this
+connection writes; SQLite's data_version says so.
 """
 
 from __future__ import annotations
@@ -14,9 +17,11 @@ import apsw
 from everstep.backends import queries
 from everstep.backends.base import MAX_SEQ, Commit
 from everstep.backends.matching import meta_scalars
-from everstep.backends.sqlite_rows import Values, pack_tags, record_values, run_from, run_values
-from everstep.errors import Conflict, Damaged, DamagedRun, LimitExceeded, LostLease, NotFound, RunExists
-from everstep.records import MODULUS, Kind, Record, RunRow, Tag
+from everstep.backends.sqlite_feed import FeedWriter
+from everstep.backends.sqlite_format import FORMAT
+from everstep.backends.sqlite_rows import Values, letter_values, pack_tags, record_values, run_from, run_values
+from everstep.errors import Conflict, Damaged, DamagedRun, LimitExceeded, LostLease, NewerFormat, NotFound, RunExists
+from everstep.records import MODULUS, Kind, Letter, Record, RunRow, Tag
 
 _SQL = queries.load("write")
 _READ = queries.load("read")
@@ -25,6 +30,7 @@ _MANIFEST, _SET_MANIFEST, _ADVANCE, _ADD_RECORD, _ADD_CHUNK = (
     _SQL[name] for name in ("manifest", "set_manifest", "advance", "add_record", "add_chunk")
 )  # fmt: skip
 _KNOWN_RUNS = 10_000
+_MAX_RUNS = 1 << 32
 
 
 class Transaction:
@@ -38,6 +44,8 @@ class Transaction:
         self._connection_version = connection.data_version
         self._version: int | None = None
         self._pks: dict[str, int] = {}
+        self._letters: dict[int, int] = {}
+        self._feed = FeedWriter()
         self._records: list[Values] = []
         self._chunks: list[Values] = []
         self._total = self._delta = self._runs = self._next = 0
@@ -53,10 +61,15 @@ class Transaction:
 
     def _read_manifest(self) -> None:
         """Another process wrote, or the last batch was taken back: what is remembered of the manifest is stale."""
-        total, self._runs, self._next, self._last = self._execute(_MANIFEST).fetchone() or (None, 0, 0, None)
-        if type(total) is not bytes or type(self._runs) is not int or type(self._next) is not int:
+        (version,) = self._execute(_SQL["format"]).fetchone() or (None,)
+        if version != FORMAT:
+            raise NewerFormat(f"another process brought the store to format {version}; this version of Everstep writes format {FORMAT}")
+        total, self._runs, self._next, self._last, feed, fed = self._execute(_MANIFEST).fetchone() or (None, 0, 0, None, None, 0)
+        if type(total) is not bytes or type(self._runs) is not int or type(self._next) is not int or not 0 < self._next < _MAX_RUNS:
             raise Damaged("the manifest of the store is damaged: nothing is written to it")
         self._total = int.from_bytes(total)
+        self._feed.load(feed, fed)
+        self._letters.clear()
 
     def flush(self) -> None:
         """Write what was gathered; all that remains is COMMIT."""
@@ -72,7 +85,11 @@ class Transaction:
             chunks.clear()
         if self._touched:
             self._total = (self._total + self._delta) % MODULUS
-            self._execute(_SET_MANIFEST, (self._total.to_bytes(32), self._runs, self._next, self._last))
+            feed = self._feed
+            if feed.full:
+                self._cursor.executemany(_SQL["add_feed"], feed.full)
+                feed.full.clear()
+            self._execute(_SET_MANIFEST, (self._total.to_bytes(32), self._runs, self._next, self._last, feed.blob(), feed.fed))
 
     def commit(self) -> None:
         self._execute(_COMMIT)
@@ -99,13 +116,20 @@ class Transaction:
             self._delta += int.from_bytes(run.check) - int.from_bytes(was.check)
         self._last = pk
         self._touched = True
-        for record in commit.records:
+        records = commit.records
+        if records:
+            self._feed.add(pk, records[0].seq, len(records))
+        for record in records:
             self._records.append(record_values(pk, record))
             if record.tags and record.kind == Kind.CHECKPOINT:
                 self._tag_record(pk, run, record)
         if commit.chunks:
             family = run.family
             self._chunks += [(family, digest, frame) for digest, frame in commit.chunks]
+        if commit.read or commit.letters:
+            self._exchange_letters(pk, commit)
+        waiting = self._letters.get(pk)
+        commit.waiting = self._count_letters(pk) if waiting is None else waiting
 
     def _create(self, run: RunRow) -> int:
         pk = self._next
@@ -115,6 +139,7 @@ class Transaction:
         self._next += 1
         self._runs += 1
         self._remember(run.id, pk)
+        self._letters[pk] = 0
         self._label(pk, (), None, run.tags, run.meta)
         return pk
 
@@ -154,6 +179,7 @@ class Transaction:
     def _remember(self, name: str, pk: int) -> None:
         if len(self._pks) >= _KNOWN_RUNS:
             self._pks.clear()
+            self._letters.clear()
         self._pks[name] = pk
 
     def _label(self, pk: int, old_tags: tuple[str, ...], old_meta: str | None, tags: tuple[str, ...], meta: str | None) -> None:
@@ -180,6 +206,35 @@ class Transaction:
             self._delta += int.from_bytes(tag.check)
             self._touched = True
 
+    def add_letter(self, pk: int, letter: Letter) -> bool:
+        self._execute(_SQL["add_letter"], letter_values(pk, letter))
+        if self._changes() != 1:
+            return False
+        self._letters.pop(pk, None)
+        self._delta += int.from_bytes(letter.check)
+        self._touched = True
+        return True
+
+    def _exchange_letters(self, pk: int, commit: Commit) -> None:
+        for name in commit.read:
+            self._take_letter(pk, name)
+        for letter in commit.letters:
+            self.add_letter(pk, letter)
+
+    def _take_letter(self, pk: int, name: str) -> None:
+        taken: list[Any] = self._execute(_SQL["take_letter"], (pk, name)).fetchall()
+        for (check,) in taken:
+            self._letters.pop(pk, None)
+            self._delta -= int.from_bytes(check)
+
+    def _count_letters(self, pk: int) -> int:
+        """How many letters a run has. Remembered: a loop of commits pays for one look, not for one each."""
+        (count,) = self._execute(_SQL["count_letters"], (pk,)).fetchone() or (0,)
+        if len(self._letters) >= _KNOWN_RUNS:
+            self._letters.clear()
+        self._letters[pk] = count
+        return count
+
     def existing(self, name: str) -> tuple[int, RunRow]:
         """A run as it is in this transaction, proven by its own digest: damage must not be sealed anew."""
         values = self._execute(_READ["run"], (name,)).fetchone()
@@ -198,10 +253,12 @@ class Transaction:
     def remove(self, pk: int, row: RunRow) -> None:
         """A run with all that belongs to it, and its family's chunks if nobody of the family is left."""
         self._write_gathered()
-        checks = [check for (check,) in self._execute(_SQL["tag_checks"], (pk,))]
+        checks = [check for (check,) in self._execute(_SQL["checks"], (pk,))]
         self._delta -= sum(int.from_bytes(check) for check in (row.check, *checks))
         self._label(pk, row.tags, row.meta, (), None)
         self._execute(_SQL["drop_tags"], (pk,))
+        self._execute(_SQL["drop_letters"], (pk,))
+        self._letters.pop(pk, None)
         self._execute(_SQL["drop_records"], (pk << 31, pk << 31 | MAX_SEQ))
         self._execute(_SQL["drop_run"], (pk,))
         self._runs -= 1

@@ -3,7 +3,7 @@
 A type comes back only if the *reading program* has registered it; a name found in stored data is looked up here and
 never imported. What the reader doesn't know comes back as `Unknown`, which can be shown and saved again unchanged.
 Saving an instance of a dataclass, NamedTuple, Enum, pydantic model or msgspec Struct registers its type for this
-process. No I/O; nothing here runs code that came from storage.
+process; an exception class is stored only if it was registered. No I/O; nothing here runs code that came from storage.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def register(
 
     `name` is what stands in storage (default: module and qualified name), so that a class can move. `version` counts
     changes of its fields; `upgrades[n]` turns the fields of version n into those of version n + 1. Types that are no
-    dataclass, NamedTuple, Enum, pydantic model or msgspec Struct also need `encode` (to a dict) and `decode` (back).
+    dataclass, NamedTuple, Enum, exception, pydantic model or msgspec Struct also need `encode` (to a dict) and `decode` (back).
     """
     if cls is None:
         return lambda c: register(c, name=name, version=version, upgrades=upgrades, encode=encode, decode=decode)
@@ -111,7 +111,7 @@ def register(
     shape = (encode, decode) if encode and decode else _shape(cls)
     if shape is None:
         raise InvalidArgument(
-            f"{cls.__qualname__} is no dataclass, NamedTuple, Enum, pydantic model or msgspec Struct",
+            f"{cls.__qualname__} is no dataclass, NamedTuple, Enum, exception, pydantic model or msgspec Struct",
             remedy="Give encode= (instance to dict) and decode= (dict to instance).",
         )
     _enter(Kind(cls, name or _default_name(cls), version, dict(upgrades or {}), *shape, explicit=True))
@@ -121,13 +121,18 @@ def register(
 def kind_of(cls: type) -> Kind | None:
     """The kind of a type, registering it for this process if its structure is known; None if it can't be stored."""
     kind = _by_type.get(cls)
-    if kind is None and (shape := _shape(cls)) is not None:
+    if kind is None and not issubclass(cls, BaseException) and (shape := _shape(cls)) is not None:
         kind = Kind(cls, _default_name(cls), 1, {}, *shape, explicit=False)
         _enter(kind)
         import warnings  # only for the first instance of a type that the program forgot
 
         warnings.warn(f"{kind.name} is saved without everstep.register: another process will read it as Unknown", stacklevel=2)
     return kind
+
+
+def kind_named(name: str) -> Kind | None:
+    """The kind that this process registered under a stored name."""
+    return _by_name.get(name)
 
 
 def revive(name: str, version: int, fields: Fields) -> Any:
@@ -146,7 +151,7 @@ def revive(name: str, version: int, fields: Fields) -> Any:
                 f"a stored {name} has version {version}, and nothing upgrades that to version {version + 1}",
                 remedy=f"Register the type with upgrades={{{version}: function}}.",
             )
-        fields = kind.upgrades[version](fields)
+        fields = _upgraded(kind, version, fields)
         version += 1
     try:
         return kind.make(fields)
@@ -155,6 +160,22 @@ def revive(name: str, version: int, fields: Fields) -> Any:
             f"a stored {name} of version {version} does not fit {kind.cls.__qualname__}: {error}",
             remedy="Register the type with a higher version, and upgrades that bring stored fields up to it.",
         ) from error
+
+
+def _upgraded(kind: Kind, version: int, fields: Fields) -> Fields:
+    try:
+        newer: Any = kind.upgrades[version](fields)
+    except Exception as error:
+        raise TypeConflict(
+            f"the upgrade of a stored {kind.name} from version {version} failed: {type(error).__name__}: {error}",
+            remedy=f"Correct upgrades[{version}]; store.upgrades() tries it on every stored state without writing anything.",
+        ) from error
+    if type(newer) is not dict:
+        raise TypeConflict(
+            f"the upgrade of a stored {kind.name} from version {version} returned no dict of fields, but {newer!r:.60}",
+            remedy=f"Let upgrades[{version}] return the fields of version {version + 1}.",
+        )
+    return newer
 
 
 def _enter(kind: Kind) -> None:
@@ -174,6 +195,8 @@ def _default_name(cls: type) -> str:
 
 def _shape(cls: type) -> tuple[Callable[[Any], Fields], Callable[[Fields], Any]] | None:
     """The pair of functions for a type whose structure is known."""
+    if issubclass(cls, BaseException):  # before dataclasses: one that is an exception cannot be made by object.__new__
+        return lambda error: _take_error(cls, error), lambda fields: _make_error(cls, fields)
     if issubclass(cls, Enum):
         return _take_enum, lambda fields: _make_enum(cls, fields)
     if (msgspec := sys.modules.get("msgspec")) and issubclass(cls, msgspec.Struct):
@@ -187,6 +210,29 @@ def _shape(cls: type) -> tuple[Callable[[Any], Fields], Callable[[Fields], Any]]
     if (pydantic := sys.modules.get("pydantic")) and issubclass(cls, pydantic.BaseModel):
         return _take_model, lambda fields: _make_model(cls, fields)
     return None
+
+
+def _builtin_of(cls: type[BaseException]) -> Any:
+    return next(c for c in cls.__mro__ if c.__module__ == "builtins")
+
+
+def _take_error(cls: type[BaseException], error: BaseException) -> Fields:
+    """The arguments of an exception, and its attributes if it has any; not its traceback, its cause and its context."""
+    _, args, *state = _builtin_of(cls).__reduce__(error)  # knows the file name of an OSError, which is not among its args
+    attributes = {n: v for n, v in (state[0] if state and state[0] else {}).items() if n == "__notes__" or not n.startswith("__")}
+    return {"args": args, "attributes": attributes} if attributes else {"args": args}
+
+
+def _make_error(cls: type[BaseException], fields: Fields) -> BaseException:
+    """Fill an exception without running its own constructor, whose parameters need not be its args."""
+    args, attributes = fields["args"], fields.get("attributes", {})
+    _refuse_unknown(set(fields) - {"args", "attributes"})
+    builtin = _builtin_of(cls)
+    error: BaseException = builtin.__new__(cls, *args)
+    builtin.__init__(error, *args)
+    for name, value in attributes.items():
+        object.__setattr__(error, name, value)
+    return error
 
 
 def _take_enum(member: Any) -> Fields:

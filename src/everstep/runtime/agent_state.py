@@ -126,6 +126,13 @@ class AgentState:
                 self.data[name] = value
 
     @classmethod
+    def over(cls: type[S], data: MutableMapping[Any, Any]) -> S:
+        """The view on a dict that is known to have every field."""
+        self = cls.__new__(cls)
+        self.data = data
+        return self
+
+    @classmethod
     def fields(cls) -> dict[str, Field[Any]]:
         """All fields by name."""
         return {name: f for base in reversed(cls.__mro__) for name, f in vars(base).items() if isinstance(f, Field)}
@@ -138,7 +145,10 @@ class AgentState:
     def restore(self, captured: Mapping[str, Any]) -> None:
         """Become what was captured. What is equal already is left alone, so that only the difference is saved."""
         fresh = type(self)(decode(encode(dict(captured), "agent"))).data  # checked before anything changes
-        for key in [key for key in self.data if key not in fresh]:
+        kept = [key for key in self.data if key in fresh]
+        if kept + [key for key in fresh if key not in self.data] != list(fresh):
+            kept = []  # the order of keys is kept, too
+        for key in [key for key in self.data if key not in kept]:
             del self.data[key]
         for key, value in fresh.items():
             if key not in self.data or encode(self.data[key]) != encode(value):
@@ -153,7 +163,7 @@ class AgentState:
         who = f"agent {self.agent!r}" if self.agent else "agent"
         return (
             f"<{who}, {self.status}: turn {self.turn}, {len(self.messages)} messages, {len(self.pending)} actions pending and "
-            f"{len(self.finished)} finished, {self.tokens:,} tokens, cost {self.cost:g}>"
+            f"{len(self.finished)} finished, {self.tokens:,} tokens, cost {float(self.cost):g}>"
         )
 
 
@@ -181,6 +191,9 @@ class Draft(MutableMapping[Any, Any]):
     def __delitem__(self, key: Any) -> None:
         del self._left[key]
         self._own.pop(key, None)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._left
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._left)

@@ -16,9 +16,10 @@ from weakref import WeakKeyDictionary
 from everstep.backends.base import Commit
 from everstep.clock import clock
 from everstep.runtime import gates, signals
+from everstep.runtime.asteps import adrive
 from everstep.runtime.context import frame
 from everstep.runtime.run import Run, options_of
-from everstep.runtime.steps import Ticket, adrive, begin
+from everstep.runtime.steps import Ticket, begin
 from everstep.runtime.workflow import as_workflow, workflow_of
 from everstep.store.model import Checkpoint
 

@@ -55,19 +55,28 @@ class Decision:
         """A decision from whatever `think` returned: a Decision, actions, a reply of a model, or else the answer itself."""
         if isinstance(value, Decision):
             return value
-        if isinstance(value, Action):
+        if _is_action(value):
             return cls(actions=[value])
-        if isinstance(value, (list, tuple)) and value and all(isinstance(one, Action) for one in value):
+        if isinstance(value, (list, tuple)) and value and all(map(_is_action, value)):
             return cls(actions=list(value))
-        dump = getattr(value, "model_dump", None)
+        dump = getattr(value, "model_dump", None) if not isinstance(value, type) else None
         reply = dump(exclude_none=True) if callable(dump) else value
-        if isinstance(reply, Mapping) and ("choices" in reply or "role" in reply):
-            return _from_reply(dict(reply))
-        return cls(answer=value)
+        return _from_reply(dict(reply)) if _is_reply(reply) else cls(answer=value)
+
+
+def _is_action(value: Any) -> bool:
+    return isinstance(value, Action) or (isinstance(value, Mapping) and "tool" in value and set(value) <= {"tool", "input", "id"})
+
+
+def _is_reply(value: Any) -> bool:
+    if not isinstance(value, Mapping):
+        return False
+    choices = value.get("choices")
+    return value.get("role") == "assistant" or (isinstance(choices, (list, tuple)) and bool(choices) and "message" in choices[0])
 
 
 def _action(given: Any) -> Action:
-    if isinstance(given, Mapping) and set(given) <= {"tool", "input", "id"} and "tool" in given:
+    if _is_action(given):
         return Action(**given)
     raise InvalidArgument(f"{given!r:.60} is no action", remedy='Give Action("search", {"query": "x"}), or a dict with tool and input.')
 
@@ -117,7 +126,7 @@ def message_of(decision: Decision) -> Any:
     if decision.message is not None:
         return decision.message
     if not decision.actions:
-        return {"role": "assistant", "content": decision.answer}
+        return {"role": "assistant", "content": text_of(decision.answer)}
     calls = [
         {"id": a.id, "type": "function", "function": {"name": a.tool, "arguments": json.dumps(a.input, default=str)}}
         for a in decision.actions

@@ -10,7 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from typing import Any
 
-from everstep.runtime.steps import Ticket, adrive, drive
+from everstep.runtime.asteps import adrive
+from everstep.runtime.steps import Ticket, drive
 
 
 class _Failed:

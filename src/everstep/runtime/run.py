@@ -7,10 +7,10 @@ thread at a time saves the state; steps may end in any thread.
 
 from __future__ import annotations
 
-import random as chance
+
 import threading
 import time
-import uuid
+
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -19,6 +19,7 @@ from datetime import datetime
 from threading import Condition, get_ident
 from types import TracebackType
 from typing import Any, Literal
+from uuid import UUID, uuid4
 
 from everstep.backends.base import Commit
 from everstep.clock import clock
@@ -35,7 +36,7 @@ from everstep.runtime.playback import Playback
 from everstep.runtime.report import Difference, Report
 from everstep.runtime.steps import SUCCEEDED, Ticket, begin, check_name, drive, value_body
 from everstep.runtime.ticker import Ticker
-from everstep.snapshot.saver import Saver
+from everstep.snapshot.saver import Saved, Saver
 from everstep.store.events import Event
 from everstep.store.journal import Recorded, load_result, pack_body, result_body
 from everstep.store.model import Checkpoint, asked_for, when, with_header
@@ -670,7 +671,9 @@ class Run:
                 self._boundary()
 
     def _chance(self) -> float:
-        return chance.random()  # noqa: S311 - it spreads retries, it hides nothing
+        import random
+
+        return random.random()  # noqa: S311 - it spreads retries, it hides nothing
 
     @property
     def _ticket(self) -> Ticket:
@@ -710,11 +713,11 @@ class Run:
 
     def random(self) -> float:
         """A number from 0 up to 1, recorded: replay gives the same."""
-        return float(self._drawn("random", chance.random))
+        return float(self._drawn("random", self._chance))
 
-    def uuid(self) -> uuid.UUID:
+    def uuid(self) -> UUID:
         """A random UUID, recorded: replay gives the same."""
-        return uuid.UUID(self._drawn("uuid", lambda: str(uuid.uuid4())))
+        return UUID(self._drawn("uuid", lambda: str(uuid4())))
 
     def _drawn(self, name: str, draw: Callable[[], Any]) -> Any:
         """Needs no commit of its own: whatever depends on the value is recorded after it, or not at all."""
@@ -894,11 +897,19 @@ class Run:
             if ending.status == Status.SUCCEEDED:
                 ending.fail(error)
             return error
-        nothing_new = saved.delta == _EMPTY and saved.base is None and not self._steps_since and self._row is not None
-        if nothing_new and self._row is not None and self._row.checkpoints and not self._entries and self._base == self._row.checkpoints:
+        if self._nothing_new(saved, saver):
             return None
         chain.checkpoint(saved, ending.note, (), with_header(None, self._header(ending.kind, None, False)))
         return None
+
+    def _nothing_new(self, saved: Saved, saver: Saver) -> bool:
+        """Whether a last checkpoint would say nothing that is not known."""
+        row = self._open()[0]
+        if self._steps_since or self._entries:
+            return False
+        if not row.checkpoints:
+            return saver.state == {}
+        return saved.delta == _EMPTY and saved.base is None and self._base == row.checkpoints
 
     async def __aenter__(self) -> Any:
         from everstep.runtime.aio import AsyncRun

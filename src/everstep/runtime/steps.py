@@ -1,13 +1,12 @@
 """Steps: named calls whose result is recorded once.
 
 `begin` gives a call its address and looks it up in what was recorded; a ticket that is not done is then run, by `drive` in a
-thread or `adrive` in a task, and what came of it is recorded in one commit. Numbers are given at `begin`, in the order of the
+thread or by `asteps.adrive` in a task, and what came of it is recorded in one commit. Numbers are given at `begin`, in the order of the
 program, before anything runs at the same time.
 """
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import inspect
 import threading
@@ -281,7 +280,7 @@ def drive(ticket: Ticket) -> Any:
     if instead is not None:
         return instead[0]
     while True:
-        wait = _remaining(ticket)
+        wait = remaining(ticket)
         if wait:
             run._nap(wait)
         try:
@@ -301,36 +300,7 @@ def drive(ticket: Ticket) -> Any:
             return result
 
 
-async def adrive(ticket: Ticket, handle: Any) -> Any:
-    """Run a step to its end, with retries, in this task. A plain function runs in a thread."""
-    run = ticket.run
-    if ticket.found is not None and is_done(ticket) and not run._dry:
-        return recorded_outcome(ticket)
-    instead = run._before_step(ticket)
-    if instead is not None:
-        return instead[0]
-    while True:
-        wait = _remaining(ticket)
-        if wait:
-            await asyncio.sleep(wait)
-        try:
-            result = await _acall(ticket, handle)
-        except Exception as error:
-            delay = failed(ticket, error)
-            await handle._write_step(ticket, error)
-            if delay is None:
-                raise
-            await asyncio.sleep(delay)
-        except BaseException as error:
-            run._break_off(ticket, error)
-            raise
-        else:
-            succeeded(ticket, result)
-            await handle._write_step(ticket, None)
-            return result
-
-
-def _remaining(ticket: Ticket) -> float:
+def remaining(ticket: Ticket) -> float:
     """What is left of a wait between two attempts that another process began."""
     found, ticket.found = ticket.found, None
     if found is None or ticket.run._dry:
@@ -353,6 +323,8 @@ def _call(ticket: Ticket) -> Any:
 
 def _finish(result: Any) -> Any:
     """A coroutine in a program that has no loop."""
+    import asyncio
+
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -371,7 +343,7 @@ def _call_limited(ticket: Ticket, timeout: float) -> Any:
     def work() -> None:
         try:
             result = ticket.function(*ticket.args, **ticket.kwargs)
-            box.append((True, asyncio.run(result) if inspect.iscoroutine(result) else result))
+            box.append((True, _finish(result) if inspect.iscoroutine(result) else result))
         except BaseException as error:  # noqa: BLE001 - it is raised where the step was called
             box.append((False, error))
 
@@ -384,26 +356,6 @@ def _call_limited(ticket: Ticket, timeout: float) -> Any:
     if good:
         return value
     raise value
-
-
-async def _acall(ticket: Ticket, handle: Any) -> Any:
-    ticket.started = clock.now_us()
-    token = frame.set(Frame(ticket.run, handle, f"{ticket.address}/", None, ticket))
-    try:
-        return await asyncio.wait_for(_await(ticket), ticket.options.timeout) if ticket.options.timeout else await _await(ticket)
-    except TimeoutError as error:
-        if ticket.options.timeout is None or clock.now_us() - ticket.started < ticket.options.timeout * 1e6:
-            raise  # the step's own
-        raise StepTimeout(f"step {ticket.address} took longer than {ticket.options.timeout:g} s") from error
-    finally:
-        frame.reset(token)
-
-
-async def _await(ticket: Ticket) -> Any:
-    if inspect.iscoroutinefunction(ticket.function):
-        return await ticket.function(*ticket.args, **ticket.kwargs)
-    result = await asyncio.to_thread(ticket.function, *ticket.args, **ticket.kwargs)
-    return await result if inspect.isawaitable(result) else result
 
 
 def succeeded(ticket: Ticket, result: Any) -> None:

@@ -27,7 +27,7 @@ _ENTRIES = frozenset({Kind.STEP.value, Kind.GATE.value, Kind.ANSWER.value, Kind.
 def fork(backend: Backend, framer: Framer, row: RunRow, number: int, id: str | None, edit: Edit | None) -> RunRow:
     """A run that begins at a checkpoint."""
     origin = reading.checkpoint_record(backend, row, number)
-    return _make(backend, framer, row, origin, _before(backend, row, origin.seq), id, edit)
+    return _make(backend, framer, row, origin, _before(backend, row, origin), id, edit)
 
 
 def fork_before(backend: Backend, framer: Framer, row: RunRow, address: str, id: str | None) -> RunRow:
@@ -42,14 +42,20 @@ def fork_before(backend: Backend, framer: Framer, row: RunRow, address: str, id:
     return _make(backend, framer, row, saves[-1] if saves else None, [r for r in records if r.seq < first], id, None)
 
 
-def _before(backend: Backend, row: RunRow, seq: int) -> list[Record]:
-    return [record for record in read(backend, row, 1) if record.seq < seq]
+def _before(backend: Backend, row: RunRow, origin: Record) -> list[Record]:
+    """What a fork takes over: all of a workflow's journal, of a loop of one's own only the steps that have a key."""
+    if row.workflow is not None:
+        records = reading.checked(backend, row, 1, origin.seq - 1)
+        if "workflow" in _start_of(records):
+            return records
+    steps = backend.records(row.id, 1, origin.seq, (Kind.STEP.value,))
+    return [reading.checked(backend, row, r.seq, None)[-1] for r in steps if _has_key(r)]
 
 
 def _make(
     backend: Backend, framer: Framer, row: RunRow, origin: Record | None, records: list[Record], id: str | None, edit: Edit | None
 ) -> RunRow:
-    about = _start_of(records, row)
+    about = _start_of(records)
     workflow = "workflow" in about
     child = new_row(
         check_id(id) if id is not None else f"{row.id[:180]}-{new_id(6)}", row.family,
@@ -72,7 +78,7 @@ def _make(
     return commit.run
 
 
-def _start_of(records: list[Record], row: RunRow) -> dict[str, Any]:
+def _start_of(records: list[Record]) -> dict[str, Any]:
     """What the first record of a workflow's run says about it."""
     body = records[0].body if records and records[0].seq == 1 else None
     said = Decoder().decode(unwrap(body)) if body is not None else {}

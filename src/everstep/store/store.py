@@ -47,7 +47,10 @@ class BaseStore:
     def load(self, ref: str, *, at: int | str | None = None) -> Any:
         """The state that a ref names, as a plain fresh value. `at` may name the checkpoint instead of the ref."""
         row, number = self._resolve(ref, at)
-        return reading.load(self.backend, row, number).revived()
+        self._tell("before_load", row.id, number=number)
+        state = reading.load(self.backend, row, number).revived()
+        self._tell("after_load", row.id, number=number)
+        return state
 
     def view(self, ref: str, *, at: int | str | None = None) -> Any:
         """The state that a ref names, read-only, fetching chunks as they are touched."""
@@ -109,21 +112,32 @@ class BaseStore:
         """A new run that begins at a checkpoint, perhaps with an edited state.
 
         `edit` sets top-level keys, or is a function that gets the state and changes it or returns another one. The fork's
-        first checkpoint is that state; it shares all chunks that did not change.
+        first checkpoint is that state; it shares all chunks that did not change. A workflow's fork has the journal up to there.
         """
         row, number = resolve(self.backend, ref)
-        return RunInfo.of(forks.fork(self.backend, self.framer, row, number, id, edit))
+        self._tell("before_fork", row.id, number=number)
+        made = forks.fork(self.backend, self.framer, row, number, id, edit)
+        self._tell("after_fork", row.id, number=number, fork=made.id)
+        return RunInfo.of(made)
 
     def fork_before(self, row: RunRow, address: str, id: str | None = None) -> RunRow:
         """A fork of a workflow's run that begins just before one of its steps."""
-        return forks.fork_before(self.backend, self.framer, row, address, id)
+        self._tell("before_fork", row.id, step=address)
+        made = forks.fork_before(self.backend, self.framer, row, address, id)
+        self._tell("after_fork", row.id, step=address, fork=made.id)
+        return made
 
     def delete(self, run_id: str) -> None:
         """Remove a run and all that is its own; the id must be given in full. Forks of it stay whole."""
         row = self.backend.run(check_id(run_id))
         if row is None:
             raise NotFound(f"there is no run {run_id!r}", remedy="Give the whole id: a beginning of one is not enough to delete a run.")
+        self._tell("before_delete", row.id)
         self.backend.delete(verified(row))
+        self._tell("after_delete", row.id)
+
+    def _tell(self, name: str, run: str, **data: Any) -> None:
+        """Something happened; a store with a runtime has hooks for it."""
 
     def verify(self, depth: Depth = "quick") -> Report:
         """Prove the store whole: quick, records or full."""

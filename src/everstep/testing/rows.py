@@ -1,4 +1,4 @@
-"""Small valid rows for tests: a run, its next commit, a worker. Relies on `everstep.records`; touches no store."""
+"""Small valid rows for tests: a run, its next commit, a letter to it, a worker. Relies on `everstep.records`; touches no store."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from everstep import clock as clocks
 from everstep.backends.base import Commit
 from everstep.ids import new_id
-from everstep.records import ZERO, Kind, RunRow, Worker, make_record
+from everstep.records import ZERO, Kind, Letter, RunRow, Worker, make_record
 
 
 def new_run(name: str | None = None, **fields: Any) -> RunRow:
@@ -39,14 +39,23 @@ def new_run(name: str | None = None, **fields: Any) -> RunRow:
     return row.sealed(**fields)
 
 
-def next_commit(was: RunRow, body: bytes = b"state", *, chunks: tuple[tuple[bytes, bytes], ...] = (), **fields: Any) -> Commit:
-    """A commit of one record after the head of `was`: a checkpoint unless `kind` says otherwise. Other fields go to the record."""
+def next_commit(was: RunRow, body: bytes = b"state", **fields: Any) -> Commit:
+    """A commit of one record after the head of `was`: a checkpoint unless `kind` says otherwise.
+
+    `chunks`, `letters` and `read` go to the commit, other fields to the record.
+    """
+    chunks, letters, read = (fields.pop(name, ()) for name in ("chunks", "letters", "read"))
     kind = fields.pop("kind", Kind.CHECKPOINT)
     number = was.checkpoints + (kind == Kind.CHECKPOINT)
     at = fields.pop("at", clocks.clock.now_us())
     record = make_record(was.head_digest, was.id, was.head_seq + 1, str(kind), was.epoch, at, number, body, **fields)
     row = was.sealed(head_seq=record.seq, head_digest=record.digest, checkpoints=number, stored=was.stored + len(body), updated_at=at)
-    return Commit(row, was, [record], chunks)
+    return Commit(row, was, [record], chunks, letters, read)
+
+
+def new_letter(run: RunRow, name: str = "answer", due: int | None = None, body: bytes = b"letter") -> Letter:
+    """A letter to a run, posted now."""
+    return Letter.make(run.key, name, due, clocks.clock.now_us(), body)
 
 
 def new_worker(seconds: float = 60, **fields: Any) -> Worker:

@@ -1,4 +1,4 @@
--- Format 1 of a store in SQLite. src/everstep/backends/sqlite_file.py explains the tables.
+-- Format 1 of a store in SQLite, and the first part of every later one. src/everstep/backends/sqlite_format.py explains the tables.
 
 CREATE TABLE runs (
     pk INTEGER PRIMARY KEY,

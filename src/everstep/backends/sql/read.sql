@@ -62,6 +62,41 @@ SELECT key, name, number, at, "check" FROM tags WHERE run = ? ORDER BY name, num
 -- The tags of some checkpoints of a run.
 SELECT number, name FROM tags WHERE run = ? AND number BETWEEN ? AND ? ORDER BY number, name
 
+-- name: letters
+-- All letters of a run.
+SELECT key, name, due, at, body, "check" FROM letters WHERE run = ? ORDER BY name
+
+-- name: due
+-- The runs that have a letter whose time has come, may be woken and are not paused; the earliest first.
+SELECT runs.id FROM letters INDEXED BY letters_due CROSS JOIN runs ON runs.pk = letters.run
+WHERE letters.due <= ? AND runs.status IN ('waiting', 'failed')
+    AND NOT EXISTS (SELECT 1 FROM letters AS others WHERE others.run = letters.run AND others.name = 'pause')
+GROUP BY runs.pk ORDER BY min(letters.due), runs.pk LIMIT ?
+
+-- name: feed_newest
+-- The end of the feed.
+SELECT feed, fed FROM manifest WHERE pk = 1
+
+-- name: feed_at
+-- The part of the feed that holds a position.
+SELECT first, entries FROM feed WHERE first <= ? ORDER BY first DESC LIMIT 1
+
+-- name: count_feed
+-- How many full parts the feed has.
+SELECT count(*) FROM feed
+
+-- name: id_at
+-- The id of the run at a place.
+SELECT id FROM runs WHERE pk = ?
+
+-- name: newest_ids
+-- Every run with the id of its newest record.
+SELECT pk, (SELECT max(id) FROM records WHERE id BETWEEN runs.pk << 31 AND runs.pk << 31 | 2147483647) FROM runs ORDER BY pk
+
+-- name: heads
+-- Every run and where its records end.
+SELECT pk, id, head_seq FROM runs ORDER BY pk
+
 -- name: worker
 -- One worker.
 SELECT id, host, pid, boot, started_at, expires_boot, expires_at FROM workers WHERE id = ?
@@ -72,7 +107,7 @@ SELECT id, host, pid, boot, started_at, expires_boot, expires_at FROM workers
 
 -- name: manifest
 -- The manifest, with the id of the run that was committed to last.
-SELECT total, manifest.runs, runs.id FROM manifest LEFT JOIN runs ON runs.pk = manifest.last WHERE manifest.pk = 1
+SELECT total, manifest.runs, runs.id FROM manifest LEFT JOIN runs ON runs.pk = manifest.latest WHERE manifest.pk = 1
 
 -- name: count_runs
 -- How many runs.
@@ -85,6 +120,10 @@ SELECT count(*), coalesce(sum(length(body)), 0) FROM records
 -- name: count_chunks
 -- How many chunks, and the bytes of their frames.
 SELECT count(*), coalesce(sum(length(frame)), 0) FROM chunks
+
+-- name: count_all_letters
+-- How many letters.
+SELECT count(*) FROM letters
 
 -- name: families
 -- The name of every chunk.
@@ -105,5 +144,7 @@ UNION ALL
 SELECT 'tag ' || json_each.value || ' of run ' || runs.pk || ' is not listed' FROM runs, json_each(runs.tags)
 WHERE NOT EXISTS (SELECT 1 FROM run_tags WHERE run_tags.pk = runs.pk AND run_tags.tag = json_each.value)
 UNION ALL
+SELECT 'letter ' || name || ' is for run ' || run || ', which is not there' FROM letters WHERE run NOT IN (SELECT pk FROM runs)
+UNION ALL
 SELECT 'the manifest names a last run that is not there' FROM manifest
-WHERE (last IS NOT NULL AND last NOT IN (SELECT pk FROM runs)) OR next <= coalesce((SELECT max(pk) FROM runs), 0)
+WHERE (latest IS NOT NULL AND latest NOT IN (SELECT pk FROM runs)) OR next <= coalesce((SELECT max(pk) FROM runs), 0)

@@ -13,12 +13,24 @@ COMMIT
 ROLLBACK
 
 -- name: manifest
--- The manifest row, and the primary key that the next run gets.
-SELECT total, runs, next, last FROM manifest WHERE pk = 1
+-- The manifest row, with the primary key that the next run gets and the end of the feed.
+SELECT total, runs, next, latest, feed, fed FROM manifest WHERE pk = 1
+
+-- name: format
+-- Which format the store has by now.
+PRAGMA user_version
 
 -- name: set_manifest
 -- The manifest after the batch.
-UPDATE manifest SET total = ?, runs = ?, next = ?, last = ? WHERE pk = 1
+UPDATE manifest SET total = ?, runs = ?, next = ?, latest = ?, feed = ?, fed = ? WHERE pk = 1
+
+-- name: set_feed
+-- The end of the feed alone.
+UPDATE manifest SET feed = ?, fed = ? WHERE pk = 1
+
+-- name: add_feed
+-- A full part of the feed.
+INSERT INTO feed (first, entries) VALUES (?, ?)
 
 -- name: pk
 -- The primary key of a run.
@@ -65,6 +77,18 @@ ON CONFLICT (family, digest) DO UPDATE SET frame = excluded.frame WHERE frame IS
 -- One tag; one that is there is left alone.
 INSERT INTO tags (run, name, number, seq, at, key, "check") VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING
 
+-- name: add_letter
+-- One letter; one of that name that is there is left alone.
+INSERT INTO letters (run, name, due, at, key, body, "check") VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING
+
+-- name: take_letter
+-- A letter that was read, and what leaves the manifest with it.
+DELETE FROM letters WHERE run = ? AND name = ? RETURNING "check"
+
+-- name: count_letters
+-- How many letters a run has.
+SELECT count(*) FROM letters WHERE run = ?
+
 -- name: add_run_tag
 -- A tag of a run, for listing.
 INSERT INTO run_tags (tag, pk) VALUES (?, ?) ON CONFLICT DO NOTHING
@@ -94,9 +118,9 @@ UPDATE workers SET expires_boot = ?, expires_at = ? WHERE id = ?
 -- A worker that is known to be dead.
 DELETE FROM workers WHERE id = ?
 
--- name: tag_checks
--- What leaves the manifest with a run.
-SELECT "check" FROM tags WHERE run = ?
+-- name: checks
+-- What leaves the manifest with a run, besides its row.
+SELECT "check" FROM tags WHERE run = ?1 UNION ALL SELECT "check" FROM letters WHERE run = ?1
 
 -- name: drop_run
 -- The row of a run.
@@ -109,6 +133,10 @@ DELETE FROM records WHERE id BETWEEN ? AND ?
 -- name: drop_tags
 -- The tags of a run.
 DELETE FROM tags WHERE run = ?
+
+-- name: drop_letters
+-- The letters of a run.
+DELETE FROM letters WHERE run = ?
 
 -- name: family_lives
 -- Whether any run of a family is left.

@@ -1,0 +1,61 @@
+"""The same way to run a step, for tasks: what `steps.drive` does, awaited. All decisions are made there."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from typing import Any
+
+from everstep.clock import clock
+from everstep.errors import StepTimeout
+from everstep.runtime.context import Frame, frame
+from everstep.runtime.steps import Ticket, failed, is_done, recorded_outcome, remaining, succeeded
+
+
+async def adrive(ticket: Ticket, handle: Any) -> Any:
+    """Run a step to its end, with retries, in this task. A plain function runs in a thread."""
+    run = ticket.run
+    if ticket.found is not None and is_done(ticket) and not run._dry:
+        return recorded_outcome(ticket)
+    instead = run._before_step(ticket)
+    if instead is not None:
+        return instead[0]
+    while True:
+        wait = remaining(ticket)
+        if wait:
+            await asyncio.sleep(wait)
+        try:
+            result = await _acall(ticket, handle)
+        except Exception as error:
+            delay = failed(ticket, error)
+            await handle._write_step(ticket, error)
+            if delay is None:
+                raise
+            await asyncio.sleep(delay)
+        except BaseException as error:
+            run._break_off(ticket, error)
+            raise
+        else:
+            succeeded(ticket, result)
+            await handle._write_step(ticket, None)
+            return result
+
+
+async def _acall(ticket: Ticket, handle: Any) -> Any:
+    ticket.started = clock.now_us()
+    token = frame.set(Frame(ticket.run, handle, f"{ticket.address}/", None, ticket))
+    try:
+        return await asyncio.wait_for(_await(ticket), ticket.options.timeout) if ticket.options.timeout else await _await(ticket)
+    except TimeoutError as error:
+        if ticket.options.timeout is None or clock.now_us() - ticket.started < ticket.options.timeout * 1e6:
+            raise  # the step's own
+        raise StepTimeout(f"step {ticket.address} took longer than {ticket.options.timeout:g} s") from error
+    finally:
+        frame.reset(token)
+
+
+async def _await(ticket: Ticket) -> Any:
+    if inspect.iscoroutinefunction(ticket.function):
+        return await ticket.function(*ticket.args, **ticket.kwargs)
+    result = await asyncio.to_thread(ticket.function, *ticket.args, **ticket.kwargs)
+    return await result if inspect.isawaitable(result) else result

@@ -1,0 +1,111 @@
+"""What an expression of a YAML workflow can do with values: look into them, compare them, and four functions. No I/O.
+
+Never calls a method, a property or anything private of an object of the program: only keys, positions and declared fields are read.
+"""
+
+from __future__ import annotations
+
+import json as jsons
+import operator
+from collections.abc import Callable, Mapping, Sequence, Set
+from typing import Any
+
+Later = Callable[[], Any]  # an operand that is worked out when it is needed
+
+
+class ExpressionError(ValueError):
+    """An expression that cannot be read, or cannot be worked out; `line` is where it stands, once that is known."""
+
+    line: int | None = None
+
+
+class Missing(ExpressionError):
+    """A value that is not there; `default(x, y)` catches it."""
+
+
+def member(value: Any, key: Any) -> Any:
+    """A key of a mapping, a position in a list, a field of an object."""
+    if isinstance(value, Mapping):
+        if isinstance(key, (str, int, float)) and key in value:
+            return value[key]
+    elif isinstance(value, Sequence) and type(key) is int:
+        if -len(value) <= key < len(value):
+            return value[key]
+    elif isinstance(key, str) and key in _fields(type(value)):
+        return getattr(value, key)
+    holder = "null" if value is None else f"a value of type {type(value).__name__}"
+    raise Missing(f"there is no {key!r:.60} in {holder}")
+
+
+def _fields(kind: type) -> Sequence[str]:
+    """The fields of a dataclass, a named tuple, a pydantic model or a msgspec struct."""
+    for name in ("__dataclass_fields__", "_fields", "model_fields", "__struct_fields__"):
+        fields = getattr(kind, name, None)
+        if isinstance(fields, (dict, tuple)):
+            return tuple(fields)
+    return ()
+
+
+COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "in": lambda a, b: a in b,
+    "not in": lambda a, b: a not in b,
+}
+
+
+def compared(name: str, left: Any, right: Any) -> bool:
+    try:
+        return bool(COMPARISONS[name](left, right))
+    except (TypeError, ValueError) as error:
+        raise ExpressionError(f"cannot work out {left!r:.60} {name} {right!r:.60}") from error
+
+
+def _len(value: Later) -> int:
+    found = value()
+    if not isinstance(found, (Sequence, Mapping, Set)):
+        raise ExpressionError(f"len() of a value of type {type(found).__name__}")
+    return len(found)
+
+
+def _default(value: Later, other: Later) -> Any:
+    try:
+        found = value()
+    except Missing:
+        found = None
+    return other() if found is None else found
+
+
+def _json(value: Later) -> Any:
+    text = _text(value(), "json()")
+    try:
+        return jsons.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ExpressionError(f"json(): {error} in '{text:.60}'") from error
+
+
+def _lines(value: Later) -> list[str]:
+    return [line for line in _text(value(), "lines()").splitlines() if line.strip()]
+
+
+def _text(value: Any, what: str) -> str:
+    if not isinstance(value, str):
+        raise ExpressionError(f"{what} takes text, not a value of type {type(value).__name__}")
+    return value
+
+
+FUNCTIONS: dict[str, tuple[int, Callable[..., Any]]] = {
+    "len": (1, _len),
+    "default": (2, _default),
+    "json": (1, _json),
+    "lines": (1, _lines),
+}
+
+
+def as_text(value: Any) -> str:
+    """A value inside a text or an environment variable: text as it is, everything else as JSON."""
+    return value if isinstance(value, str) else jsons.dumps(value, ensure_ascii=False, default=str)

@@ -1,0 +1,389 @@
+"""The shape of an answer: schemas from Python types, what is refused, and the test of values against a model of it."""
+
+from __future__ import annotations
+
+import enum
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal, NewType, NotRequired, Optional, Required, TypedDict, Union
+
+import pydantic
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from everstep.errors import InvalidArgument
+from everstep.runtime.schema import MOST_TESTS, PATTERN_TEXT, check, same, to_schema
+
+
+class Color(enum.Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+    HIGH = 2
+
+
+@dataclass
+class Tree:
+    name: str
+    children: list[Tree] = field(default_factory=list)
+
+
+@dataclass
+class Review:
+    verdict: Literal["ok", "bad"]
+    score: int
+    note: str | None = None
+    color: Color = Color.RED
+    derived: int = field(init=False, default=0)
+
+
+class Movie(TypedDict):
+    title: str
+    year: NotRequired[int]
+
+
+class Loose(TypedDict, total=False):
+    title: Required[str]
+    year: Annotated[int, []]
+
+
+class Address(pydantic.BaseModel):
+    city: str
+    zip: str = pydantic.Field(pattern=r"^\d{5}$", max_length=5)
+
+
+class Person(pydantic.BaseModel):
+    """Somebody."""
+
+    name: str
+    age: int = pydantic.Field(ge=0, lt=150, default=0)
+    home: Address | None = None
+    friends: list[Person] = []
+
+
+class Tagged(pydantic.BaseModel):
+    many: set[int]
+
+
+@dataclass
+class Team:
+    lead: Person
+    places: dict[str, Address]
+
+
+@dataclass
+class Missing:
+    other: Nowhere  # type: ignore[name-defined]  # noqa: F821
+
+
+Name = NewType("Name", str)
+
+
+@pytest.mark.parametrize(("kind", "schema"), [
+    (str, {"type": "string"}), (int, {"type": "integer"}), (float, {"type": "number"}), (bool, {"type": "boolean"}), (list, {"type": "array"}), (dict, {"type": "object"}), (type(None), {"type": "null"}),
+    (Any, {}), (object, {}), (Name, {"type": "string"}), (Annotated[int, []], {"type": "integer"}), (Optional[int], {"anyOf": [{"type": "integer"}, {"type": "null"}]}),  # noqa: UP045
+    (Union[int, str], {"anyOf": [{"type": "integer"}, {"type": "string"}]}), (int | None, {"anyOf": [{"type": "integer"}, {"type": "null"}]}), (Literal["a", 1, True, None], {"enum": ["a", 1, True, None]}),  # noqa: UP007
+    (Literal[Color.RED], {"enum": ["red"]}), (list[int], {"type": "array", "items": {"type": "integer"}}), (dict[str, int], {"type": "object", "additionalProperties": {"type": "integer"}}),
+    (list[dict[str, bool]], {"type": "array", "items": {"type": "object", "additionalProperties": {"type": "boolean"}}}), (Color, {"title": "Color", "enum": ["red", "blue"]}), (Level, {"title": "Level", "enum": [1, 2]}),
+    (Movie, {"title": "Movie", "type": "object", "properties": {"title": {"type": "string"}, "year": {"type": "integer"}}, "additionalProperties": False, "required": ["title"]}),
+    (Loose, {"title": "Loose", "type": "object", "properties": {"title": {"type": "string"}, "year": {"type": "integer"}}, "additionalProperties": False, "required": ["title"]}),
+    (Review, {"title": "Review", "type": "object", "properties": {"verdict": {"enum": ["ok", "bad"]}, "score": {"type": "integer"}, "note": {"anyOf": [{"type": "string"}, {"type": "null"}]}, "color": {"title": "Color", "enum": ["red", "blue"]}}, "additionalProperties": False, "required": ["verdict", "score"]}),
+    (Tree, {"$ref": "#/$defs/Tree", "$defs": {"Tree": {"title": "Tree", "type": "object", "properties": {"name": {"type": "string"}, "children": {"type": "array", "items": {"$ref": "#/$defs/Tree"}}}, "additionalProperties": False, "required": ["name"]}}}),
+    ({"enum": ("a", "b"), "title": "T"}, {"enum": ["a", "b"], "title": "T"}), ({}, {}),
+])  # fmt: skip
+def test_a_type_becomes_a_schema(kind: Any, schema: dict[str, Any]) -> None:
+    assert to_schema(kind) == schema
+    assert to_schema(to_schema(kind)) == schema  # what was stored can be read again
+    assert json.loads(json.dumps(schema)) == schema
+
+
+def test_nothing_asked_is_nothing_checked() -> None:
+    assert to_schema(None) is None
+    assert check(None, object()) is None
+
+
+@pytest.mark.parametrize(("kind", "value", "fault"), [
+    (Review, {"verdict": "ok", "score": 3}, None), (Review, {"verdict": "ok", "score": 3, "note": None, "color": "blue"}, None),
+    (Review, {"verdict": "meh", "score": 3}, "answer.verdict is 'meh', and must be one of 'ok', 'bad'"), (Review, {"verdict": "ok"}, "answer lacks score"),
+    (Review, {"verdict": "ok", "score": True}, "answer.score is True, and must be a whole number"), (Review, {"verdict": "ok", "score": 3.0}, "answer.score is 3.0, and must be a whole number"),
+    (Review, {"verdict": "ok", "score": 3, "derived": 1}, "answer has 'derived', and may only have verdict, score, note, color"),
+    (Review, {"verdict": "ok", "score": 3, "note": 7}, "answer.note fits none of the 2 allowed forms: answer.note is 7, and must be text; answer.note is 7, and must be null"),
+    (Review, [], "answer is [], and must be an object with text keys"), (dict, {1: 2}, "answer is {1: 2}, and must be an object with text keys"),
+    (Tree, {"name": "a", "children": [{"name": "b"}, {"name": "c", "children": [{"name": 5}]}]}, "answer.children[1].children[0].name is 5, and must be text"), (Tree, {"name": "a", "children": [{"name": "b"}]}, None),
+    (dict[str, int], {"a b": "x"}, "answer['a b'] is 'x', and must be a whole number"), (float, 3, None), (float, True, "answer is True, and must be a number"), (float, math.nan, "answer is nan, and must be a number"),
+    (int, 3.0, "answer is 3.0, and must be a whole number"), (Literal[1], True, "answer is True, and must be one of 1"), (Literal[True], 1, "answer is 1, and must be one of True"), (Level, 2, None), (Level, 3, "answer is 3, and must be one of 1, 2"),
+    (Person, {"name": "A", "age": 1, "friends": [{"name": "B", "home": {"city": "X", "zip": "12345"}}]}, None), (Person, {"name": "A", "age": 150}, "answer.age is 150, and must be below 150"),
+    (Person, {"name": "A", "friends": [{"name": "B", "age": -1}]}, "answer.friends[0].age is -1, and must be at least 0"),
+    (Team, {"lead": {"name": "A", "friends": [{"name": 1}]}, "places": {}}, "answer.lead.friends[0].name is 1, and must be text"),
+    (Team, {"lead": {"name": "A"}, "places": {"x": {"city": "X", "zip": "1234"}}}, r"answer.places.x.zip is '1234', and must match ^\d{5}$"),
+    (Team, {"lead": {"name": "A"}, "places": {"x": {"city": "X", "zip": "123456"}}}, "answer.places.x.zip has 6 characters, and must have at most 5"),
+    ({"type": ["integer", "null"]}, "x", "answer is 'x', and must be a whole number or null"), ({"const": {"a": [1]}}, {"a": [1.0]}, None), ({"const": 1}, True, "answer is True, and must be 1"),
+    ({"oneOf": [{"type": "integer"}, {"minimum": 5}]}, 7, "answer fits 2 of the forms of which it must fit exactly one"), ({"oneOf": [{"type": "integer"}, {"minimum": 5}]}, 3, None),
+    ({"oneOf": [{"type": "integer"}]}, "a", "answer is 'a', and must be a whole number"), ({"allOf": [{"minimum": 1}, {"maximum": 3}]}, 4, "answer is 4, and must be at most 3"),
+    ({"exclusiveMinimum": 0}, 0, "answer is 0, and must be above 0"), ({"minItems": 2}, [1], "answer has 1 items, and must have at least 2"), ({"maxItems": 0}, [1], "answer has 1 items, and must have at most 0"), ({"minLength": 2}, "é", "answer has 1 characters, and must have at least 2"),
+    ({"items": False}, [1], "answer[0] is not allowed"), ({"items": True}, [1], None), ({"properties": {"a": False}}, {"a": 1}, "answer.a is not allowed"), ({"additionalProperties": False}, {"a": 1}, "answer has 'a', and may only have nothing"),
+    ({"pattern": "b"}, "abc", None), ({"pattern": "b"}, 7, None), ({"minimum": 3}, "abc", None), ({"minLength": 9}, [1], None), ({"required": ["a"]}, [], None), ({"pattern": "a"}, "a" * 1001, "answer has 1,001 characters, and a text with a pattern must have at most 1,000"),
+    ({"$ref": "#/$defs/a~1b", "$defs": {"a/b": {"type": "string"}}}, 7, "answer is 7, and must be text"), (str, object, "answer is <class 'object'>, and must be text"),
+])  # fmt: skip
+def test_the_first_fault_is_told_with_its_path(kind: Any, value: Any, fault: str | None) -> None:
+    assert check(to_schema(kind), value) == fault
+
+
+def test_a_long_list_of_choices_is_cut_in_the_sentence() -> None:
+    assert str(check(to_schema(choices=range(100)), -1)).endswith("18, 19, …")
+
+
+@pytest.mark.parametrize(("schema", "choices", "made"), [
+    (None, ["yes", "no"], {"enum": ["yes", "no"]}), (None, ("yes", "yes", 1, 1.0, True), {"enum": ["yes", 1, True]}), (None, Color, {"enum": ["red", "blue"]}), (str, ["yes"], {"type": "string", "enum": ["yes"]}),
+    (Color, ["red"], {"title": "Color", "enum": ["red", "blue"], "allOf": [{"enum": ["red"]}]}), (None, [{"a": [1]}, None], {"enum": [{"a": [1]}, None]}),
+])  # fmt: skip
+def test_choices_are_the_only_answers(schema: Any, choices: Any, made: dict[str, Any]) -> None:
+    assert to_schema(schema, choices) == made
+    assert check(made, next(iter(made["enum"]))) is None
+    assert check(made, "perhaps")
+
+
+@pytest.mark.parametrize(("schema", "choices", "words"), [
+    (None, [], "choices is empty"), (None, "yes", "choices='yes'"), (None, {"yes": 1}, "choices={'yes': 1}"), (None, 7, "choices=7"), (None, [b"x"], "choices[0] is b'x'"), (None, [1, math.nan], "choices[1] is nan"),
+    (int, [1, "two"], "the choice 'two' does not fit the schema: answer is 'two', and must be a whole number"),
+])  # fmt: skip
+def test_choices_that_make_no_sense_are_refused(schema: Any, choices: Any, words: str) -> None:
+    with pytest.raises(InvalidArgument) as refused:
+        to_schema(schema, choices)
+    assert words in refused.value.message
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        5,
+        "str",
+        b"x",
+        set,
+        tuple,
+        bytes,
+        complex,
+        set[int],
+        tuple[int, ...],
+        dict[int, str],
+        Callable[[], int],
+        list["int"],
+        [int],
+        Tagged,
+        Missing,
+        type,
+        lambda: 1,
+    ],
+)
+def test_what_has_no_shape_is_refused(kind: Any) -> None:
+    with pytest.raises(InvalidArgument):
+        to_schema(kind)
+
+
+def test_what_cannot_be_expressed_is_refused_with_what_can() -> None:
+    with pytest.raises(InvalidArgument, match="uniqueItems"):
+        to_schema(Tagged)
+    with pytest.raises(InvalidArgument, match="Missing cannot be read: name 'Nowhere'"):
+        to_schema(Missing)
+    with pytest.raises(InvalidArgument) as refused:
+        to_schema(set[int])
+    assert all(word in refused.value.remedy for word in ("Literal", "dataclass", "TypedDict", "pydantic", "JSON Schema"))
+
+
+@pytest.mark.parametrize(("schema", "words"), [
+    ({"multipleOf": 2}, "schema has the keyword 'multipleOf'"), ({"properties": {"a": {"not": {}}}}, "schema.properties.a has the keyword 'not'"), ({"anyOf": [{}, {"if": {}}]}, "schema.anyOf[1] has the keyword 'if'"),
+    ({"type": "text"}, "schema.type is 'text'"), ({"type": []}, "schema.type is []"), ({"type": [["string"]]}, "schema.type"), ({"enum": []}, "schema.enum is []"), ({"enum": "abc"}, "schema.enum is 'abc'"), ({"properties": []}, "schema.properties"),
+    ({"properties": {"a": 5}}, "schema.properties.a is 5"), ({"required": "a"}, "schema.required is 'a'"), ({"required": [1]}, "schema.required"), ({"items": [{}]}, "schema.items"), ({"additionalProperties": 1}, "schema.additionalProperties is 1"),
+    ({"minItems": -1}, "schema.minItems is -1"), ({"minItems": True}, "schema.minItems is True"), ({"maxLength": 1.0}, "schema.maxLength is 1.0"), ({"minimum": "1"}, "schema.minimum is '1'"), ({"maximum": True}, "schema.maximum is True"),
+    ({"pattern": "("}, "schema.pattern is '('"), ({"pattern": 7}, "schema.pattern is 7"), ({"anyOf": []}, "schema.anyOf is []"), ({"allOf": {}}, "schema.allOf is {}"), ({"$ref": "#/$defs/a"}, "which is not there"), ({"$ref": "http://x/y"}, "which is not there"),
+    ({"$ref": 7}, "schema.$ref is 7"), ({"$ref": "#", "$defs": {}}, "which is not there"), ({"$defs": []}, "is []"), ({"$defs": {"a": {"what": 1}}}, "schema.$defs.a has the keyword 'what'"), ({"default": {1}}, "schema.default is {1}"), ({7: 7}, "schema is {7: 7}"), ({"const": math.inf}, "schema.const is inf"),
+    ({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}}, "schema.$defs.a leads back to itself"), ({"$defs": {"a": {"anyOf": [{}, {"$ref": "#/$defs/b"}]}, "b": {"allOf": [{"$ref": "#/$defs/a"}]}}}, "leads back to itself"),
+])  # fmt: skip
+def test_a_schema_that_is_not_understood_is_refused(schema: Any, words: str) -> None:
+    with pytest.raises(InvalidArgument) as refused:
+        to_schema(schema)
+    assert words in refused.value.message
+    assert refused.value.remedy
+
+
+def test_words_that_constrain_nothing_are_kept() -> None:
+    schema = {
+        "title": "T",
+        "description": "d",
+        "default": 5,
+        "examples": [1],
+        "format": "email",
+        "$schema": "x",
+        "discriminator": {"propertyName": "kind"},
+    }
+    assert to_schema(schema) == schema
+    assert check(schema, object()) is None
+
+
+def test_a_schema_is_a_copy() -> None:
+    given: dict[str, Any] = {"enum": ["a"]}
+    made = to_schema(given)
+    given["enum"].append("b")
+    assert made == {"enum": ["a"]}
+
+
+def test_depth_is_limited() -> None:
+    deep: Any = {"name": "a"}
+    endless: list[Any] = []
+    endless.append(endless)
+    for _ in range(200):
+        deep = {"name": "a", "children": [deep]}
+    assert str(check(to_schema(Tree), deep)).endswith("is too deeply nested to be checked")
+    assert str(check(to_schema({"$ref": "#/$defs/a", "$defs": {"a": {"items": {"$ref": "#/$defs/a"}}}}), endless)).endswith(
+        "is too deeply nested to be checked"
+    )
+    with pytest.raises(InvalidArgument, match="so deeply nested"):
+        to_schema({"default": endless})
+
+
+def test_a_schema_that_branches_without_end_gives_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert MOST_TESTS == 1_000_000
+    monkeypatch.setattr("everstep.runtime.schema.MOST_TESTS", 10_000)
+    fork = {f"d{n}": {"anyOf": [{"$ref": f"#/$defs/d{n + 1}"}, {"$ref": f"#/$defs/d{n + 1}"}]} for n in range(40)}
+    made = to_schema({"$ref": "#/$defs/d0", "$defs": {**fork, "d40": {"type": "string"}}})
+    assert check(made, "x") is None
+    assert "too large to be checked" in str(check({"items": {"type": "integer"}}, [1] * 20_000))
+    assert check(made, 7)
+
+
+def test_a_text_for_a_pattern_may_be_as_long_as_the_limit() -> None:
+    assert check({"pattern": "^a+$"}, "a" * PATTERN_TEXT) is None
+
+
+def test_a_named_type_may_hold_itself() -> None:
+    names: dict[str, Any] = {}
+    try:
+        exec("type Json = dict[str, Json] | list[Json] | str | None", names)
+    except SyntaxError:
+        pytest.skip("the type statement came with Python 3.12")
+    made = to_schema(names["Json"])
+    assert check(made, {"a": [None, {"b": "c"}]}) is None
+    assert "answer.a[0]" in str(check(made, {"a": [5]}))
+
+
+def test_two_classes_of_one_name_are_kept_apart() -> None:
+    def point(kind: type) -> type:
+        @dataclass
+        class Point:
+            x: int
+
+        Point.__annotations__ = {"x": kind}
+        return Point
+
+    one, other = point(int), point(str)
+    made = to_schema(Union[one, other])  # noqa: UP007
+    assert check(made, {"x": 1}) is None
+    assert check(made, {"x": "a"}) is None
+    assert check(made, {"x": None})
+
+
+@pytest.mark.parametrize("text", ["Annotated", "Required"])
+def test_a_class_with_a_schema_that_fails_is_refused(text: str) -> None:
+    class Odd:
+        @staticmethod
+        def model_json_schema(ref_template: str) -> Any:
+            raise RuntimeError(text)
+
+    with pytest.raises(InvalidArgument, match=f"Odd has no JSON Schema: {text}"):
+        to_schema(Odd)
+
+
+scalars = st.none() | st.booleans() | st.integers(-5, 5) | st.floats(-5, 5) | st.text("ab", max_size=3)
+values = st.recursive(
+    scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3), max_leaves=8
+)
+Model = tuple[dict[str, Any], Callable[[Any], bool]]
+
+TYPES: list[Model] = [
+    ({"type": "null"}, lambda v: v is None), ({"type": "boolean"}, lambda v: type(v) is bool), ({"type": "integer"}, lambda v: type(v) is int),
+    ({"type": "number"}, lambda v: type(v) in (int, float)), ({"type": "string"}, lambda v: type(v) is str), ({"type": "array"}, lambda v: type(v) is list),
+    ({"type": "object"}, lambda v: type(v) is dict), ({}, lambda v: True),
+]  # fmt: skip
+
+
+@st.composite
+def models(draw: st.DrawFn, depth: int = 2) -> Model:
+    """A schema, and the plainest function that says the same."""
+    what = draw(st.sampled_from(["type", "bounds", "length", "enum", *(["list", "object", "any", "one", "all", "ref"] if depth else [])]))
+    if what == "type":
+        return draw(st.sampled_from(TYPES))
+    if what == "bounds":
+        low, high = draw(st.integers(-4, 4)), draw(st.floats(-4, 4))
+        return {"minimum": low, "exclusiveMaximum": high}, lambda v: type(v) not in (int, float) or low <= v < high
+    if what == "length":
+        least, most = draw(st.integers(0, 3)), draw(st.integers(0, 3))
+        schema = {"minItems": least, "maxItems": most, "minLength": least, "maxLength": most}
+        return schema, lambda v: type(v) not in (list, str) or least <= len(v) <= most
+    if what == "enum":
+        allowed = draw(st.lists(values, min_size=1, max_size=3))
+        return {"enum": allowed}, lambda v: canonical(v) in [canonical(one) for one in allowed]
+    several = draw(st.lists(models(depth - 1), min_size=1, max_size=3))
+    schemas, tests = [s for s, _ in several], [t for _, t in several]
+    if what == "list":
+        return {"items": schemas[0]}, lambda v: type(v) is not list or all(map(tests[0], v))
+    if what == "object":
+        closed, needed = draw(st.booleans()), draw(st.sets(st.sampled_from("abc")))
+        named = dict(zip("abc", schemas, strict=False))
+        schema = {"properties": named, "required": sorted(needed), "additionalProperties": not closed}
+        return (
+            schema,
+            lambda v: (
+                type(v) is not dict
+                or (
+                    needed <= v.keys()
+                    and (not closed or v.keys() <= named.keys())
+                    and all(test(v[k]) for k, test in zip("abc", tests, strict=False) if k in v)
+                )
+            ),
+        )
+    if what == "ref":
+        return {"$ref": f"#/$defs/{draw(st.sampled_from(list(DEFS)))}"}, lambda v: True
+    word, counted = {"any": ("anyOf", any), "all": ("allOf", all), "one": ("oneOf", lambda found: sum(found) == 1)}[what]
+    return {word: schemas}, lambda v: counted([test(v) for test in tests])  # type: ignore[operator]
+
+
+DEFS = {"free": {}, "tree": {"items": {"$ref": "#/$defs/tree"}, "additionalProperties": {"$ref": "#/$defs/free"}}}
+
+
+def canonical(value: Any) -> str:
+    """JSON text in which equal values are the same: 1.0 is written as 1."""
+    if type(value) is float and value == int(value):
+        return str(int(value))
+    if type(value) is list:
+        return f"[{','.join(map(canonical, value))}]"
+    if type(value) is dict:
+        return f"{{{','.join(sorted(f'{k}:{canonical(v)}' for k, v in value.items()))}}}"
+    return json.dumps(value)
+
+
+@given(models(), values)
+def test_a_value_fits_a_schema_exactly_if_it_fits_the_model(model: Model, value: Any) -> None:
+    schema, fits = model
+    made = to_schema({**schema, "$defs": DEFS})
+    fault = check(made, value)
+    assert (fault is None) == fits(value)
+    assert fault is None or fault.startswith("answer")
+
+
+@given(values, values)
+def test_equal_is_what_json_calls_equal(one: Any, other: Any) -> None:
+    assert same(one, one)
+    assert same(one, other) == same(other, one) == (canonical(one) == canonical(other))
+
+
+@given(values)
+def test_every_value_is_an_answer_or_refused_in_a_sentence(value: Any) -> None:
+    for kind in (Review, Tree, Movie, Team, Color, int, list[dict[str, int]]):
+        fault = check(to_schema(kind), value)
+        assert fault is None or fault.startswith("answer")
