@@ -5,45 +5,22 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
-from typing import Any
+from typing import Any, cast
 
-from everstep.backends.base import Backend
 from everstep.backends.url import open_backend
-from everstep.clock import clock
 from everstep.codec.frame import Compression, Framer
-from everstep.errors import InvalidArgument
 from everstep.ids import check_id
 from everstep.runtime.budget import Budget
-from everstep.runtime.hooks import Hooks
-from everstep.runtime.lease import TTL_SECONDS, Keeper
+from everstep.runtime.host import Host
+from everstep.runtime.lease import TTL_SECONDS
 from everstep.runtime.mode import Mode, Replay
 from everstep.runtime.policy import Policy, manual
 from everstep.runtime.run import Durability, Run
-from everstep.store.events import Event
-from everstep.store.model import when
 from everstep.store.query import check_note, check_tags, check_text, to_meta
-from everstep.store.store import BaseStore
 
 
-class Store(BaseStore):
+class Store(Host):
     """Durable runs and their states. Made by `everstep.open`; may be used by many threads."""
-
-    def __init__(
-        self,
-        backend: Backend,
-        *,
-        lease_seconds: float = TTL_SECONDS,
-        policy: Policy | str | None = None,
-        enabled: bool = True,
-        **options: Any,
-    ):
-        if not isinstance(lease_seconds, (int, float)) or not 0.01 <= lease_seconds <= 86_400:
-            raise InvalidArgument(f"lease_seconds={lease_seconds!r:.60} is no number between 0.01 and 86,400")
-        self.policy = manual if policy is None else Policy.parse(policy)
-        self.enabled = enabled and not self.policy.off
-        super().__init__(backend, **options)
-        self.keeper = Keeper(backend, lease_seconds)
-        self.hook_registry = Hooks()
 
     def run(
         self,
@@ -74,7 +51,7 @@ class Store(BaseStore):
         }
         chosen = self.policy if policy is None else Policy.parse(policy)
         if not self.enabled or chosen.off:
-            return self._off(id, state)
+            return cast(Run, self._off(id, state))
         return Run(self, self.keeper, id, state, durability, fields, Mode(self.hook_registry, chosen, budget, timeout))
 
     @staticmethod
@@ -179,18 +156,8 @@ class Store(BaseStore):
         """All hooks, with their statistics."""
         return self.hook_registry.registered()
 
-    def _tell(self, name: str, run: str, **data: Any) -> None:
-        if self.hook_registry.wanted(name):
-            self.hook_registry.fire(name, Event(name, run, when(clock.now_us()), data))
-
     def __repr__(self) -> str:
         return f"<everstep.Store {self.url}>"
-
-    def close(self) -> None:
-        """Let go of the store. Open runs can no longer be saved."""
-        self.keeper.close()
-        self.hook_registry.close()
-        super().close()
 
     def __enter__(self) -> Store:
         return self
@@ -201,7 +168,7 @@ class Store(BaseStore):
     async def __aenter__(self) -> Any:
         from everstep.runtime.aio import AsyncStore
 
-        return AsyncStore(self)
+        return AsyncStore(self, self.run, self.start, self.resume)
 
     async def __aexit__(self, *problem: Any) -> None:
         import asyncio

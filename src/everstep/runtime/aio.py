@@ -24,7 +24,7 @@ from everstep.runtime.workflow import as_workflow, workflow_of
 from everstep.store.model import Checkpoint
 
 if TYPE_CHECKING:
-    from everstep.api import Store
+    from everstep.runtime.host import Host
 
 
 class _Bridge:
@@ -210,18 +210,20 @@ class AsyncRun:
 class AsyncStore:
     """A store whose methods are awaited: `await store.load(ref)`, `await store.runs(status="failed")`."""
 
-    def __init__(self, store: Store):
+    def __init__(self, store: Host, run: Callable[..., Run], start: Callable[..., Any], resume: Callable[..., Any]):
         self._store = store
-        self.run = store.run
+        self.run = run
+        self._start = start
+        self._resume = resume
 
     async def start(self, function: Any, *args: Any, **kwargs: Any) -> Any:
         """Like `Store.start`; an async workflow runs in this loop, any other in a thread."""
-        return await self._drive(as_workflow(function).is_async, self._store.start, function, *args, **kwargs)
+        return await self._drive(as_workflow(function).is_async, self._start, function, *args, **kwargs)
 
     async def resume(self, run_id: str, **options: Any) -> Any:
         """Like `Store.resume`."""
         flow = await asyncio.to_thread(workflow_of, self._store, run_id)
-        return await self._drive(flow.is_async, self._store.resume, run_id, **options)
+        return await self._drive(flow.is_async, self._resume, run_id, **options)
 
     async def _drive(self, here: bool, method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         return await method(*args, **kwargs) if here else await asyncio.to_thread(method, *args, **kwargs)

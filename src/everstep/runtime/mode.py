@@ -33,8 +33,7 @@ class Mode:
     plain: bool = True  # a checkpoint of a run without steps has nothing to say about itself
 
     def __post_init__(self) -> None:
-        if not isinstance(self.policy, Policy):
-            self.policy = Policy.parse(self.policy)
+        self.policy = Policy.parse(self.policy)
         if self.budget is not None and not isinstance(self.budget, Budget):
             raise InvalidArgument(f"budget={self.budget!r:.60} is no Budget", remedy="Give everstep.Budget(tokens=50_000).")
         if self.timeout is not None and not (isinstance(self.timeout, (int, float)) and self.timeout > 0):

@@ -6,7 +6,7 @@ for a moment, so that the run says at once what became of it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from everstep.backends.base import Query
 from everstep.clock import clock
@@ -15,6 +15,7 @@ from everstep.errors import AlreadyAnswered, BadAnswer, IllegalTransition, Inval
 from everstep.records import CHILD, Kind, Letter, RunRow, Status
 from everstep.runtime import schema as shapes
 from everstep.runtime import workflow
+from everstep.runtime.host import Host
 from everstep.store.gates import Gate, list_gates
 from everstep.store.journal import FAILED, SUCCEEDED, Recorded
 from everstep.store.query import check_text
@@ -22,13 +23,10 @@ from everstep.store.reading import checked
 from everstep.store.refs import find_run, verified
 from everstep.store.writing import Chain
 
-if TYPE_CHECKING:
-    from everstep.api import Store
-
 _OVER = (Status.SUCCEEDED, Status.CANCELLED)
 
 
-def answer(store: Store, run_id: str, gate: str, value: Any, by: str | None) -> None:
+def answer(store: Host, run_id: str, gate: str, value: Any, by: str | None) -> None:
     row = find_run(store.backend, run_id)
     asked = list_gates(store.backend, row)
     address, found = _which(row, asked, gate)
@@ -63,20 +61,20 @@ def _which(row: RunRow, asked: list[Gate], gate: str) -> tuple[str, Gate | None]
     return (gate if "#" in gate or "?" in gate else f"{gate}#0"), None
 
 
-def post(store: Store, row: RunRow, name: str, said: Any, due: int | None, what: str) -> bool:
+def post(store: Host, row: RunRow, name: str, said: Any, due: int | None, what: str) -> bool:
     body = store.framer.wrap(encode(said, what))
     return store.backend.post(Letter.make(row.key, name, due, clock.now_us(), body), row.id)
 
 
-def pause(store: Store, run_id: str, reason: str | None) -> None:
+def pause(store: Host, run_id: str, reason: str | None) -> None:
     _stop(store, run_id, "pause", reason, Status.WAITING)
 
 
-def cancel(store: Store, run_id: str, reason: str | None) -> None:
+def cancel(store: Host, run_id: str, reason: str | None) -> None:
     _stop(store, run_id, "cancel", reason, Status.CANCELLED)
 
 
-def _stop(store: Store, run_id: str, name: str, reason: str | None, status: Status) -> None:
+def _stop(store: Host, run_id: str, name: str, reason: str | None, status: Status) -> None:
     row = find_run(store.backend, run_id)
     if row.status in _OVER or (row.status == Status.FAILED and name == "pause"):
         raise IllegalTransition(row.id, row.status, status)
@@ -87,7 +85,7 @@ def _stop(store: Store, run_id: str, name: str, reason: str | None, status: Stat
             _stop(store, child.id, name, reason, status)
 
 
-def _apply(store: Store, row: RunRow, name: str, reason: str | None, status: Status) -> None:
+def _apply(store: Host, row: RunRow, name: str, reason: str | None, status: Status) -> None:
     """Where nobody drives the run, nobody would read the letter: do what it says."""
     if row.status == status:
         return
@@ -106,7 +104,7 @@ def _apply(store: Store, row: RunRow, name: str, reason: str | None, status: Sta
         store.keeper.released()
 
 
-def skip(store: Store, run_id: str, step: str, result: Any) -> None:
+def skip(store: Host, run_id: str, step: str, result: Any) -> None:
     row = find_run(store.backend, run_id)
     address = step if "#" in step or "@" in step else f"{step}#0"
     if _newest(store, row, address) == SUCCEEDED:
@@ -117,7 +115,7 @@ def skip(store: Store, run_id: str, step: str, result: Any) -> None:
         raise InvalidArgument(f"step {address} of run {row.id!r} is to be skipped already")
 
 
-def retry(store: Store, run_id: str, step: str) -> None:
+def retry(store: Host, run_id: str, step: str) -> None:
     row = find_run(store.backend, run_id)
     address = step if "#" in step or "@" in step else f"{step}#0"
     status = _newest(store, row, address)
@@ -131,16 +129,16 @@ def retry(store: Store, run_id: str, step: str) -> None:
     post(store, row, f"again:{address}", None, None, "nothing")
 
 
-def _newest(store: Store, row: RunRow, address: str) -> str | None:
+def _newest(store: Host, row: RunRow, address: str) -> str | None:
     found = [r for r in store.backend.records(row.id, 1, row.head_seq, (Kind.STEP.value,)) if r.note == address]
     return Recorded(checked(store.backend, row, found[-1].seq, None)[-1]).body[0] if found else None
 
 
-def due(store: Store, limit: int | None = None) -> list[str]:
+def due(store: Host, limit: int | None = None) -> list[str]:
     return store.backend.due(clock.now_us(), limit)
 
 
-def wake(store: Store, limit: int | None) -> list[Any]:
+def wake(store: Host, limit: int | None) -> list[Any]:
     """Resume what is due, until nothing more is. A run that somebody else drives, or that this process does not know, is left alone."""
     outcomes: list[Any] = []
     seen: set[str] = set()

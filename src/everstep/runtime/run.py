@@ -7,10 +7,8 @@ thread at a time saves the state; steps may end in any thread.
 
 from __future__ import annotations
 
-
 import threading
 import time
-
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -34,11 +32,11 @@ from everstep.runtime.lease import Keeper
 from everstep.runtime.mode import Mode
 from everstep.runtime.playback import Playback
 from everstep.runtime.report import Difference, Report
-from everstep.runtime.steps import SUCCEEDED, Ticket, begin, check_name, drive, value_body
+from everstep.runtime.steps import Ticket, begin, check_name, drive, value_body
 from everstep.runtime.ticker import Ticker
 from everstep.snapshot.saver import Saved, Saver
 from everstep.store.events import Event
-from everstep.store.journal import Recorded, load_result, pack_body, result_body
+from everstep.store.journal import SUCCEEDED, Recorded, load_result, pack_body, result_body
 from everstep.store.model import Checkpoint, asked_for, when, with_header
 from everstep.store.query import check_note, check_tags, to_meta
 from everstep.store.reading import load
@@ -469,7 +467,7 @@ class Run:
     # steps
 
     def step(
-        self, name: str | Callable[..., Any], function: Any = None, /, *args: Any, key: Any = None, retry: Any = None,
+        self, name: str | Callable[..., Any], function: Any = ABSENT, /, *args: Any, key: Any = None, retry: Any = None,
         timeout: float | None = None, **kwargs: Any,
     ) -> Any:  # fmt: skip
         """Call a function and record its result: `run.step("name", function, *args)` or `run.step(function, *args)`.
@@ -478,6 +476,10 @@ class Run:
         turn; `retry` and `timeout` are those of this call.
         """
         return drive(begin(self, self._here(), name, function, args, kwargs, options_of(key, retry, timeout)))
+
+    def _called(self, name: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A decorated step or a child workflow was called: all arguments are its own, whatever they are called."""
+        return drive(begin(self, self._here(), name, function, args, kwargs, {}))
 
     def map(self, function: Callable[..., Any], items: Iterable[Any], concurrency: int = 8) -> list[Any]:
         """One step for each item, at most `concurrency` at the same time in threads; results in the order of the items."""
@@ -489,7 +491,7 @@ class Run:
         if type(concurrency) is not int or concurrency < 1:
             raise InvalidArgument(f"concurrency={concurrency!r:.60} is no whole number from 1 on")
         here = self._here()
-        return [begin(self, here, function, None, (item,), {}, {}) for item in items]
+        return [begin(self, here, function, ABSENT, (item,), {}, {}) for item in items]
 
     def _recorded(self, address: str) -> Recorded | None:
         self._asked.add(address)

@@ -67,6 +67,7 @@ class StepOptions:
 
 
 _PLAIN = StepOptions()
+ABSENT: Any = type("Absent", (), {"__repr__": lambda self: "<none>"})()  # None may be an argument
 
 
 def check_name(name: Any) -> str:
@@ -118,8 +119,8 @@ def step(function: Any = None, /, **options: Any) -> Any:
         if here is None:
             return function(*args, **kwargs)
         if inspect.iscoroutinefunction(function):
-            return here.handle.step(call, *args, **kwargs)
-        return here.run.step(call, *args, **kwargs)
+            return here.handle._called(call, ABSENT, args, kwargs)
+        return here.run._called(call, ABSENT, args, kwargs)
 
     call.__everstep__ = (function, chosen)  # type: ignore[attr-defined]
     if inspect.iscoroutinefunction(function):
@@ -192,7 +193,7 @@ class Ticket:
 def begin(run: Run, here: Frame, name: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], given: dict[str, Any]) -> Ticket:
     """Number a call, and look up what was recorded of it."""
     if not isinstance(name, str):
-        args = args if function is None else (function, *args)
+        args = args if function is ABSENT else (function, *args)
         name, function = None, name
     if not callable(function):
         raise InvalidArgument(

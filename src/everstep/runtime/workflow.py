@@ -14,7 +14,7 @@ import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import Any, cast
 
 from everstep.codec.values import encode
 from everstep.errors import (
@@ -33,6 +33,7 @@ from everstep.ids import check_id, new_id
 from everstep.records import CHILD, RunRow, Status
 from everstep.runtime.budget import Budget
 from everstep.runtime.context import Frame, frame
+from everstep.runtime.host import Host
 from everstep.runtime.mode import Mode, Replay
 from everstep.runtime.playback import content
 from everstep.runtime.policy import Policy
@@ -43,9 +44,6 @@ from everstep.store.gates import Gate, open_gates
 from everstep.store.journal import load_result, rebuilt, result_body
 from everstep.store.reading import checked
 from everstep.store.refs import find_run
-
-if TYPE_CHECKING:
-    from everstep.api import Store
 
 _LONGEST_DEFINITION = 100_000
 _ENDED = (Status.SUCCEEDED, Status.FAILED, Status.CANCELLED)
@@ -133,7 +131,7 @@ def _source(function: Any) -> str:
         return sha256(code.co_code).hexdigest() if code is not None else repr(type(function))
 
 
-def start(store: Store, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], id: str | None, options: dict[str, Any]) -> Any:
+def start(store: Host, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], id: str | None, options: dict[str, Any]) -> Any:
     flow = as_workflow(function)
     data = encode([list(args), kwargs], "arguments")
     digest = sha256(data).digest()[:16]
@@ -171,7 +169,7 @@ def _plain_outcome(id: str | None, call: Callable[[], Any]) -> Outcome:
         return Outcome(id or "off", Status.FAILED.value, error=error)
 
 
-def _refuse_other(store: Store, row: RunRow, flow: Workflow, digest: bytes) -> None:
+def _refuse_other(store: Host, row: RunRow, flow: Workflow, digest: bytes) -> None:
     said = beginning(store, row)
     if said.get("workflow") != flow.name:
         raise RunExists(f"run {row.id!r} is a run of {said.get('workflow') or 'no workflow'}, not of {flow.name}")
@@ -201,7 +199,7 @@ def _in_loop() -> bool:
     return True
 
 
-def resume(store: Store, run_id: str, from_step: str | None, replay: Replay, anyway: bool, options: dict[str, Any]) -> Any:
+def resume(store: Host, run_id: str, from_step: str | None, replay: Replay, anyway: bool, options: dict[str, Any]) -> Any:
     row = find_run(store.backend, run_id)
     said = beginning(store, row)
     flow = _workflow_of(row, said)
@@ -222,13 +220,13 @@ def resume(store: Store, run_id: str, from_step: str | None, replay: Replay, any
     return attempt.drive()
 
 
-def workflow_of(store: Store, run_id: str) -> Workflow:
+def workflow_of(store: Host, run_id: str) -> Workflow:
     """The workflow of a run, if this process knows it."""
     row = find_run(store.backend, run_id)
     return _workflow_of(row, beginning(store, row))
 
 
-def beginning(store: Store, row: RunRow) -> dict[str, Any]:
+def beginning(store: Host, row: RunRow) -> dict[str, Any]:
     """What the first record of a run says."""
     return content(checked(store.backend, row, 1, 1)[0])
 
@@ -252,7 +250,7 @@ def _difference(flow: Workflow, said: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def recorded(store: Store, row: RunRow, report: Report | None = None) -> Outcome:
+def recorded(store: Host, row: RunRow, report: Report | None = None) -> Outcome:
     """The outcome of a run as its journal tells it."""
     outcome = Outcome(row.id, row.status, report=report or Report(row.id, row.epoch))
     found = store.backend.records(row.id, 1, row.head_seq, ("status",), newest=1)
@@ -272,7 +270,7 @@ class _Attempt:
 
     def __init__(
         self,
-        store: Store,
+        store: Host,
         flow: Workflow,
         id: str,
         args: tuple[Any, ...],
@@ -379,7 +377,7 @@ def _child(flow: Workflow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
     assert here is not None
     assert here.ticket is not None
     run, address = here.run, here.ticket.address
-    store: Any = run._store
+    store = cast(Host, run._store)
     id = child_id(run.id, address)
     token = frame.set(None)  # the child counts its own steps
     try:

@@ -1,0 +1,46 @@
+"""A store with what is needed to drive runs: who leases are held by, who is told, and when checkpoints are made by themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from everstep.backends.base import Backend
+from everstep.clock import clock
+from everstep.errors import InvalidArgument
+from everstep.runtime.hooks import Hooks
+from everstep.runtime.lease import TTL_SECONDS, Keeper
+from everstep.runtime.policy import Policy, manual
+from everstep.store.events import Event
+from everstep.store.model import when
+from everstep.store.store import BaseStore
+
+
+class Host(BaseStore):
+    """What `everstep.api.Store` stands on."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        *,
+        lease_seconds: float = TTL_SECONDS,
+        policy: Policy | str | None = None,
+        enabled: bool = True,
+        **options: Any,
+    ):
+        if not isinstance(lease_seconds, (int, float)) or not 0.01 <= lease_seconds <= 86_400:
+            raise InvalidArgument(f"lease_seconds={lease_seconds!r:.60} is no number between 0.01 and 86,400")
+        self.policy = manual if policy is None else Policy.parse(policy)
+        self.enabled = enabled and not self.policy.off
+        super().__init__(backend, **options)
+        self.keeper = Keeper(backend, lease_seconds)
+        self.hook_registry = Hooks()
+
+    def _tell(self, name: str, run: str, **data: Any) -> None:
+        if self.hook_registry.wanted(name):
+            self.hook_registry.fire(name, Event(name, run, when(clock.now_us()), data))
+
+    def close(self) -> None:
+        """Let go of the store. Open runs can no longer be saved."""
+        self.keeper.close()
+        self.hook_registry.close()
+        super().close()
