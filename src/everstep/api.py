@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from everstep.backends.url import open_backend
 from everstep.codec.frame import Compression, Framer
@@ -17,6 +17,9 @@ from everstep.runtime.mode import Mode, Replay
 from everstep.runtime.policy import Policy, manual
 from everstep.runtime.run import Durability, Run
 from everstep.store.query import check_note, check_tags, check_text, to_meta
+
+if TYPE_CHECKING:
+    from everstep.runtime.resumable import Resumable
 
 
 class Store(Host):
@@ -100,6 +103,12 @@ class Store(Host):
 
         accepted = frozenset([accept] if isinstance(accept, str) else accept)
         return flows.resume(self, run_id, from_step, replay, anyway, {"accept": accepted, "budget": budget, "timeout": timeout})
+
+    def can_resume(self, run_id: str) -> Resumable:
+        """Whether `resume` would go on with a run here and now, and the reasons if not."""
+        from everstep.runtime.resumable import can_resume
+
+        return can_resume(self, run_id)
 
     def answer(self, run_id: str, gate: str, value: Any, by: str | None = None) -> None:
         """Answer a gate, also before it is reached. The first answer stands; the run goes on with `resume` or `wake`."""

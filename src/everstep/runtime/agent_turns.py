@@ -233,7 +233,7 @@ class Turns:
     def _finish(self, action: Plain, made: Plain) -> tuple[Plain, Any]:
         """Note what came of an action; gives it with what the model is told."""
         state, tool, id = self.state, action["tool"], action["id"]
-        done = {name: action[name] for name in ("id", "call", "tool", "input", "turn", "edited") if name in action}
+        done: Plain = {name: action[name] for name in ("id", "call", "tool", "input", "turn", "edited") if name in action}
         done |= {name: made[name] for name in ("status", "error", "cached") if name in made}
         if "changes" in made:
             self._take_over(made)

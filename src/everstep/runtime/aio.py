@@ -19,7 +19,7 @@ from everstep.runtime import gates, signals
 from everstep.runtime.asteps import adrive
 from everstep.runtime.context import frame
 from everstep.runtime.run import Run, options_of
-from everstep.runtime.steps import Ticket, begin
+from everstep.runtime.steps import ABSENT, Ticket, begin
 from everstep.runtime.workflow import as_workflow, workflow_of
 from everstep.store.model import Checkpoint
 
@@ -158,7 +158,7 @@ class AsyncRun:
     def step(
         self,
         name: Any,
-        function: Any = None,
+        function: Any = ABSENT,
         /,
         *args: Any,
         key: Any = None,
@@ -169,6 +169,9 @@ class AsyncRun:
         """Like `Run.step`, to be awaited. It has its number from this call on, so that many can be gathered."""
         run = self._run
         return adrive(begin(run, run._here(), name, function, args, kwargs, options_of(key, retry, timeout)), self)
+
+    def _called(self, name: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Awaitable[Any]:
+        return adrive(begin(self._run, self._run._here(), name, function, args, kwargs, {}), self)
 
     async def map(self, function: Callable[..., Any], items: Iterable[Any], concurrency: int = 8) -> list[Any]:
         """One step for each item, at most `concurrency` at the same time; results in the order of the items."""

@@ -9,13 +9,13 @@ from typing import Any
 from everstep.clock import clock
 from everstep.errors import StepTimeout
 from everstep.runtime.context import Frame, frame
-from everstep.runtime.steps import Ticket, failed, is_done, recorded_outcome, remaining, succeeded
+from everstep.runtime.steps import Ticket, failed, recorded_outcome, remaining, succeeded
 
 
 async def adrive(ticket: Ticket, handle: Any) -> Any:
     """Run a step to its end, with retries, in this task. A plain function runs in a thread."""
     run = ticket.run
-    if ticket.found is not None and is_done(ticket) and not run._dry:
+    if ticket.done and not run._dry:
         return recorded_outcome(ticket)
     instead = run._before_step(ticket)
     if instead is not None:
@@ -43,6 +43,7 @@ async def adrive(ticket: Ticket, handle: Any) -> Any:
 
 async def _acall(ticket: Ticket, handle: Any) -> Any:
     ticket.started = clock.now_us()
+    ticket.run._flight[ticket.address] = ticket
     token = frame.set(Frame(ticket.run, handle, f"{ticket.address}/", None, ticket))
     try:
         return await asyncio.wait_for(_await(ticket), ticket.options.timeout) if ticket.options.timeout else await _await(ticket)

@@ -11,7 +11,7 @@ from everstep.codec.values import encode
 from everstep.errors import Interrupted, Waiting
 from everstep.records import CHILD, Letter, Status
 from everstep.runtime.steps import failed_steps
-from everstep.store.journal import error_body, pack_body, result_body
+from everstep.store.journal import error_body, pack_body
 
 if TYPE_CHECKING:
     from everstep.runtime.run import Run
@@ -76,7 +76,7 @@ def tell_caller(run: Run, ending: Ending) -> None:
 def _succeeded(run: Run) -> Ending:
     ending = Ending(Status.SUCCEEDED, "final")
     if run._mode.workflow:
-        form, data, chunks = result_body(run._result, "the workflow", run._store.framer.wrap)
+        form, data, chunks = run._returned
         ending.about["result"] = [form, data]
         ending.chunks = chunks
     return ending

@@ -12,14 +12,16 @@ import time
 import uuid
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 from everstep.codec.values import decode, encode
 from everstep.errors import Waiting
 from everstep.ids import new_id
 from everstep.records import Kind, Record
+from everstep.runtime.context import Frame, frame
 from everstep.runtime.gates import NONE
 from everstep.runtime.report import Report
+from everstep.runtime.steps import ABSENT
 from everstep.store.model import Checkpoint
 
 
@@ -36,24 +38,35 @@ class OffRun:
         self.report = Report(self.id)
         self.step_key = f"{self.id}-off"
 
+    def _stand(self, handle: Any) -> None:
+        self._token = frame.set(Frame(cast(Any, self), handle))
+
     def __enter__(self) -> OffRun:
+        self._stand(self)
         return self
 
     def __exit__(self, *problem: Any) -> None:
-        return None
+        frame.reset(self._token)
 
     async def __aenter__(self) -> AsyncOffRun:
-        return AsyncOffRun(self)
+        handle = AsyncOffRun(self)
+        self._stand(handle)
+        return handle
 
     async def __aexit__(self, *problem: Any) -> None:
-        return None
+        frame.reset(self._token)
+
+    def _called(self, name: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A decorated step, or a workflow inside another one."""
+        plain = getattr(name, "__everstep__", (name,))[0] if function is ABSENT else function
+        return plain(*args, **kwargs)
 
     def step(
-        self, name: Any, function: Any = None, /, *args: Any, key: Any = None, retry: Any = None, timeout: Any = None, **kwargs: Any
+        self, name: Any, function: Any = ABSENT, /, *args: Any, key: Any = None, retry: Any = None, timeout: Any = None, **kwargs: Any
     ) -> Any:
         if isinstance(name, str):
             return function(*args, **kwargs)
-        return name(*args, **kwargs) if function is None and not args else name(function, *args, **kwargs)
+        return name(**kwargs) if function is ABSENT else name(function, *args, **kwargs)
 
     def map(self, function: Callable[..., Any], items: Iterable[Any], concurrency: int = 8) -> list[Any]:
         return [function(item) for item in items]

@@ -32,7 +32,7 @@ from everstep.runtime.lease import Keeper
 from everstep.runtime.mode import Mode
 from everstep.runtime.playback import Playback
 from everstep.runtime.report import Difference, Report
-from everstep.runtime.steps import Ticket, begin, check_name, drive, value_body
+from everstep.runtime.steps import ABSENT, Ticket, begin, check_name, drive, value_body
 from everstep.runtime.ticker import Ticker
 from everstep.snapshot.saver import Saved, Saver
 from everstep.store.events import Event
@@ -103,6 +103,7 @@ class Run:
         self._progress: tuple[float, float] | None = None
         self._asked: set[str] = set()
         self._result: Any = None
+        self._returned: tuple[int, bytes | None, list[tuple[bytes, bytes]]] = (0, None, [])
         self._ticker: Ticker | None = None
         self._owner = 0
         self.report = Report()
@@ -654,7 +655,7 @@ class Run:
     def _remember(self, address: str, commit: Commit) -> None:
         """A step with a key may be asked for again by the same program."""
         if self._keyed is None:
-            self._keyed = {}
+            self._keyed = playback.keyed(self._store.backend, self._open()[0])
         record = next((r for r in commit.records if r.note == address and r.kind == _STEP), None)
         if record is not None:
             self._keyed[address] = Recorded(record)
@@ -825,6 +826,11 @@ class Run:
                 self._hooks.fire(name, event)
 
     # leaving
+
+    def _give(self, result: Any) -> None:
+        """A workflow returned: whether that can be stored belongs to its own outcome."""
+        self._returned = result_body(result, "what the workflow returned", self._store.framer.wrap)
+        self._result = result
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._leave_frame()

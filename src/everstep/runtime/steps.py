@@ -27,6 +27,7 @@ from everstep.store.journal import (
     INLINE,
     NOTHING,
     RUNNING,
+    SHORT_INPUT,
     SUCCEEDED,
     Recorded,
     error_body,
@@ -113,17 +114,17 @@ def step(function: Any = None, /, **options: Any) -> Any:
         options["ignore"] = (options["ignore"],)
     chosen = StepOptions(**{**options, "ignore": tuple(options.get("ignore", ()))})
 
+    is_async = inspect.iscoroutinefunction(function)
+
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         here = frame.get()
         if here is None:
             return function(*args, **kwargs)
-        if inspect.iscoroutinefunction(function):
-            return here.handle._called(call, ABSENT, args, kwargs)
-        return here.run._called(call, ABSENT, args, kwargs)
+        return (here.handle if is_async else here.run)._called(call, ABSENT, args, kwargs)
 
     call.__everstep__ = (function, chosen)  # type: ignore[attr-defined]
-    if inspect.iscoroutinefunction(function):
+    if is_async:
         inspect.markcoroutinefunction(call) if hasattr(inspect, "markcoroutinefunction") else None
     return call
 
@@ -149,6 +150,7 @@ class Ticket:
         "attempt",
         "cost",
         "digest",
+        "done",
         "found",
         "function",
         "input",
@@ -175,6 +177,7 @@ class Ticket:
         self.digest = b""
         self.input: bytes | str = b""
         self.found: Recorded | None = None
+        self.done = False  # a recorded end was found: a result, or an error that the program saw
         self.attempt = 1
         self.tried = 0  # attempts of this round of retries
         self.again = False
@@ -230,8 +233,9 @@ def _identify(ticket: Ticket) -> None:
             return  # the program says what the step is known by
         error.remedy = "Give the step a key= that says what it is known by, leave the argument out with ignore=, or make it storable."
         raise
-    ticket.digest = sha256(data).digest()[:16]
-    ticket.input = preview(data, args, kwargs)
+    if options.key is None:
+        ticket.digest = sha256(data).digest()[:16]
+    ticket.input = data if len(data) <= SHORT_INPUT else preview(data, args, kwargs)
 
 
 def _find(ticket: Ticket) -> None:
@@ -245,18 +249,13 @@ def _find(ticket: Ticket) -> None:
     if body[2] != ticket.digest and body[2] and ticket.digest and ticket.address not in run._accept and status != RUNNING:
         raise NonDeterminism(run.id, ticket.address, show_input(body[3]), show_input(ticket.input))
     if status == RUNNING or (status == FAILED and body[12].get("next") is not None):
-        ticket.again = ticket.unsure = not body[12].get("again") and status == RUNNING
+        ticket.unsure = not body[12].get("again") and status == RUNNING
+        ticket.again = ticket.unsure or run._unsure or ticket.address in run._played.doubtful
         ticket.attempt += 1
         ticket.tried = 0 if body[12].get("again") or status == RUNNING else body[12].get("tried", found.attempts + 1)
         ticket.found = found if not body[12].get("again") else None
         return
-    ticket.found = found
-
-
-def is_done(ticket: Ticket) -> bool:
-    """Whether a recorded end was found: a result, or an error that the program saw."""
-    found = ticket.found
-    return found is not None and (found.body[0] == SUCCEEDED or (found.body[0] == FAILED and found.body[12].get("next") is None))
+    ticket.found, ticket.done = found, True
 
 
 def recorded_outcome(ticket: Ticket) -> Any:
@@ -275,7 +274,7 @@ def recorded_outcome(ticket: Ticket) -> Any:
 def drive(ticket: Ticket) -> Any:
     """Run a step to its end, with retries, in this thread."""
     run = ticket.run
-    if ticket.found is not None and is_done(ticket) and not run._dry:
+    if ticket.done and not run._dry:
         return recorded_outcome(ticket)
     instead = run._before_step(ticket)
     if instead is not None:
@@ -312,6 +311,7 @@ def remaining(ticket: Ticket) -> float:
 
 def _call(ticket: Ticket) -> Any:
     ticket.started = clock.now_us()
+    ticket.run._flight[ticket.address] = ticket
     token = frame.set(Frame(ticket.run, ticket.run, f"{ticket.address}/", None, ticket))
     try:
         if ticket.options.timeout is not None:

@@ -100,9 +100,9 @@ class Workflow:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         here = frame.get()
-        if here is None:
+        if here is None or not isinstance(here.run, Run):
             return self.function(*args, **kwargs)
-        return here.handle.step(self.name, _child_of(self, here), *args, **kwargs)
+        return here.handle._called(self.name, _child_of(self, here), args, kwargs)
 
 
 _known: dict[str, Workflow] = {}
@@ -149,24 +149,24 @@ def start(store: Host, function: Any, args: tuple[Any, ...], kwargs: dict[str, A
 
 def call_plain(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], id: str | None) -> Any:
     """What `start` is in a store that is switched off: the call itself, and its result."""
-    flow = as_workflow(function)
-    if not flow.is_async:
-        return _plain_outcome(id, lambda: flow.function(*args, **kwargs))
+    from everstep.runtime.off import OffRun
 
-    async def run() -> Outcome:
+    flow, run = as_workflow(function), OffRun(id, None)
+    if flow.is_async:
+        return _acall_plain(flow, run, args, kwargs) if _in_loop() else asyncio.run(_acall_plain(flow, run, args, kwargs))
+    with run:
         try:
-            return Outcome(id or "off", Status.SUCCEEDED.value, await flow.function(*args, **kwargs))
+            return Outcome(run.id, Status.SUCCEEDED.value, flow.function(*args, **kwargs))
         except Exception as error:  # noqa: BLE001 - it is the outcome
-            return Outcome(id or "off", Status.FAILED.value, error=error)
-
-    return run() if _in_loop() else asyncio.run(run())
+            return Outcome(run.id, Status.FAILED.value, error=error)
 
 
-def _plain_outcome(id: str | None, call: Callable[[], Any]) -> Outcome:
-    try:
-        return Outcome(id or "off", Status.SUCCEEDED.value, call())
-    except Exception as error:  # noqa: BLE001 - it is the outcome
-        return Outcome(id or "off", Status.FAILED.value, error=error)
+async def _acall_plain(flow: Workflow, run: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Outcome:
+    async with run:
+        try:
+            return Outcome(run.id, Status.SUCCEEDED.value, await flow.function(*args, **kwargs))
+        except Exception as error:  # noqa: BLE001 - it is the outcome
+            return Outcome(run.id, Status.FAILED.value, error=error)
 
 
 def _refuse_other(store: Host, row: RunRow, flow: Workflow, digest: bytes) -> None:
@@ -302,7 +302,7 @@ class _Attempt:
     def _sync(self) -> Outcome:
         run, error = self._open(), None
         try:
-            run._result = self._flow.function(*self._args, **self._kwargs)
+            run._give(self._flow.function(*self._args, **self._kwargs))
         except BaseException as problem:  # noqa: BLE001 - it becomes the outcome, or is raised again
             error = problem
         return self._outcome(error, _exit(run, error))
@@ -313,7 +313,7 @@ class _Attempt:
         handle, error = await AsyncRun.enter(self.run), None
         self.run.report.changed = self._changed
         try:
-            self.run._result = await self._flow.function(*self._args, **self._kwargs)
+            self.run._give(await self._flow.function(*self._args, **self._kwargs))
         except BaseException as problem:  # noqa: BLE001 - it becomes the outcome, or is raised again
             error = problem
         trouble: BaseException | None = None

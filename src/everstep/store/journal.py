@@ -132,20 +132,11 @@ def show_input(kept: Any) -> str:
         return "(not kept)"
     try:
         args = decode(kept)
-        return f"({', '.join(map(repr, args))})"
-    except EverstepError:  # positional and named arguments one after the other
-        return _show_both(kept)
-
-
-def _show_both(kept: bytes) -> str:
-    for cut in range(1, len(kept)):
-        try:
-            args, kwargs = decode(kept[:cut]), decode(kept[cut:])
-        except EverstepError:
-            continue
-        if isinstance(args, list) and isinstance(kwargs, dict):
-            return f"({', '.join([*map(repr, args), *(f'{k}={v!r}' for k, v in kwargs.items())])})"
-    return f"{len(kept)} bytes"
+        rest = kept[len(encode(args)) :]  # named arguments follow the others
+        kwargs = decode(rest) if rest else {}
+    except EverstepError:
+        return f"{len(kept)} bytes"
+    return f"({', '.join([*map(repr, args), *(f'{k}={v!r}' for k, v in kwargs.items())])})"
 
 
 def error_body(error: BaseException) -> dict[str, Any]:

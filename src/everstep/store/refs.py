@@ -18,7 +18,9 @@ def verified(row: RunRow) -> RunRow:
 
 
 def find_run(backend: Backend, run: str) -> RunRow:
-    """The run with an id, or with a unique beginning of one."""
+    """The run with an id, or with a unique beginning of one; @last is the one that was written last."""
+    if run == "@last":
+        run = _last(backend)
     row = backend.run(check_id(run))  # the empty text would be a beginning of every id
     if row is not None:
         return verified(row)
@@ -30,16 +32,17 @@ def find_run(backend: Backend, run: str) -> RunRow:
     return verified(found[0])
 
 
+def _last(backend: Backend) -> str:
+    last = backend.manifest().last
+    if last is None:
+        raise NotFound("the store has no run yet, so there is no @last")
+    return last
+
+
 def resolve(backend: Backend, ref: str) -> tuple[RunRow, int]:
     """The run and the number of the checkpoint that a ref names."""
     parsed = parse_ref(ref)
-    if parsed.run is None:
-        last = backend.manifest().last
-        if last is None:
-            raise NotFound("the store has no run yet, so there is no @last")
-        row = find_run(backend, last)
-    else:
-        row = find_run(backend, parsed.run)
+    row = find_run(backend, "@last" if parsed.run is None else parsed.run)
     number = _number(backend, row, parsed.at) - parsed.back
     if not 1 <= number <= row.checkpoints:
         has = f"its checkpoints are 1 to {row.checkpoints}" if row.checkpoints else "it has no checkpoint yet"

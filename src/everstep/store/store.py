@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # what only some programs use is imported when they do
     from everstep.store.events import Event
     from everstep.store.gates import Gate
     from everstep.store.journal import Step
+    from everstep.store.upgrades import Upgrade
     from everstep.store.verify import Depth, Report
 
 
@@ -144,6 +145,12 @@ class BaseStore:
         from everstep.store.verify import verify
 
         return verify(self.backend, depth)
+
+    def upgrades(self, all_checkpoints: bool = False) -> list[Upgrade]:
+        """What a load would upgrade, leave unknown or refuse, over the whole store: a dry run of the types registered here."""
+        from everstep.store.upgrades import upgrades
+
+        return upgrades(self.backend, all_checkpoints)
 
     def steps(self, run_id: str) -> list[Step]:
         """The recorded steps of a run, failed attempts too, in the order in which they ended."""

@@ -1,0 +1,76 @@
+"""Whether a run can be resumed by this process, and what stands in the way. Reads only; whatever it accepts, `resume` can do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from everstep.backends.base import Backend
+from everstep.clock import clock
+from everstep.errors import EverstepError
+from everstep.records import RunRow, Status
+from everstep.runtime import workflow
+from everstep.runtime.host import Host
+from everstep.store.gates import open_gates
+from everstep.store.journal import read
+from everstep.store.reading import load
+from everstep.store.refs import find_run
+
+
+@dataclass(frozen=True, slots=True)
+class Resumable:
+    """True if a resume would go on with the run; otherwise the reasons say why not."""
+
+    run: str
+    reasons: list[str] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return not self.reasons
+
+    def __str__(self) -> str:
+        return f"{self.run} can be resumed" if self else f"{self.run} cannot be resumed: {'; '.join(self.reasons)}"
+
+
+def can_resume(store: Host, run_id: str) -> Resumable:
+    row = find_run(store.backend, run_id)
+    reasons = [
+        reason for reason in (_status(row), _journal(store.backend, row), _definition(store, row), _waits(store.backend, row)) if reason
+    ]
+    return Resumable(row.id, reasons)
+
+
+def _status(row: RunRow) -> str | None:
+    if row.status in (Status.SUCCEEDED, Status.CANCELLED):
+        return f"it has {row.status}" if row.status == Status.SUCCEEDED else "it was cancelled"
+    return "another process has it open" if row.worker is not None and row.status == Status.RUNNING and _alive(row) else None
+
+
+def _alive(row: RunRow) -> bool:
+    """Only taking the lease tells for sure; a run that was touched within a lease's time is taken as alive."""
+    return clock.now_us() - row.updated_at < 30_000_000
+
+
+def _journal(backend: Backend, row: RunRow) -> str | None:
+    try:
+        read(backend, row, 1)
+        if row.checkpoints:
+            load(backend, row, row.checkpoints)
+    except EverstepError as error:
+        return error.message
+    return None
+
+
+def _definition(store: Host, row: RunRow) -> str | None:
+    try:
+        flow = workflow.workflow_of(store, row.id)
+    except EverstepError as error:
+        return error.message
+    before = str(workflow.beginning(store, row).get("definition") or "")
+    reasons = flow.compatible(before) if flow.compatible is not None and before != flow.definition else []
+    return f"its definition has changed: {'; '.join(reasons)}" if reasons else None
+
+
+def _waits(backend: Backend, row: RunRow) -> str | None:
+    if row.status != Status.WAITING or row.id in backend.due(clock.now_us()):
+        return None
+    gates = open_gates(backend, row)
+    return f"it waits for an answer at {', '.join(gate.address for gate in gates)}" if gates else None
