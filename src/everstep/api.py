@@ -15,7 +15,8 @@ from everstep.runtime.host import Host
 from everstep.runtime.lease import TTL_SECONDS
 from everstep.runtime.mode import Mode, Replay
 from everstep.runtime.policy import Policy, manual
-from everstep.runtime.run import Durability, Run
+from everstep.runtime.recorder import Durability
+from everstep.runtime.run import Run
 from everstep.store.query import check_note, check_tags, check_text, to_meta
 
 if TYPE_CHECKING:

@@ -62,6 +62,10 @@ class AgentLoop:
         for name, function in (("think", think), ("act", act), ("plan", plan), ("approve", approve), ("on_message", on_message)):
             if not callable(function) and (function is not None or name == "think"):
                 raise InvalidArgument(f"{name}={function!r:.60} is no function")
+            if name in ("approve", "on_message") and inspect.iscoroutinefunction(function):
+                raise InvalidArgument(
+                    f"{name}={function!r:.60} is an async function", remedy="Give a plain one: it runs between two steps."
+                )
         if errors not in ("tell", "raise"):
             raise InvalidArgument(f"errors={errors!r:.60} is unknown", remedy="Use tell or raise.")
         if isinstance(cache, str):

@@ -120,6 +120,7 @@ class Turns:
                     yield from self._turn()
                 note = self._note()
                 yield from self._take_actions()
+                state.updated_at = datetime.fromtimestamp(clock.now_us() / 1e6, UTC)  # a label: nothing depends on it
                 yield lambda note=note: self._run.checkpoint(note=note)  # type: ignore[misc]
         except Exception:
             state.status = "failed"
@@ -128,7 +129,7 @@ class Turns:
 
     def _make_plan(self) -> Calls:
         made = yield lambda: self._run.step("plan", self._plan, self.state.task)
-        self._take_over(made)
+        made = self._take_over(made, _planned)
         self.state.plan = made["plan"]
         self.state.events.append({"name": "planned", "turn": self.state.turn})
 
@@ -136,7 +137,7 @@ class Turns:
         state, turn = self.state, self.state.turn + 1
         self._stop_if_over(turn)
         made = yield lambda: self._run.step("think", self._think, turn, state.task)
-        self._take_over(made)
+        made = self._take_over(made, lambda said: _thought(said, turn, self._loop.parallel))
         state.turn = turn
         self._say(made["message"])
         if made["actions"]:
@@ -167,13 +168,14 @@ class Turns:
         if self._loop.on_message is not None:
             self._loop.on_message(message)
 
-    def _take_over(self, made: Plain) -> None:
-        """What a recorded call changed and used."""
+    def _take_over(self, made: Any, read: Callable[[Any], Plain]) -> Plain:
+        """Do and count what a recorded call changed and used. `read` is for a bare result: an operator said what comes of the step."""
         state = self.state
-        redo(state, made["changes"])
-        state.tokens += made["tokens"]
-        state.cost = _sum(state.cost, made["cost"])
-        state.updated_at = made["at"]
+        whole: Plain = made if isinstance(made, dict) and "changes" in made else {**read(made), "changes": [], "tokens": 0, "cost": 0.0}
+        redo(state, whole["changes"])
+        state.tokens += whole["tokens"]
+        state.cost = _sum(state.cost, whole["cost"])
+        return whole
 
     def _take_actions(self) -> Calls:
         """Ask for all approvals, then take the actions of a turn and tell the model what came of them."""
@@ -187,11 +189,12 @@ class Turns:
         if all(action.get("parallel") for action in todo) and not self._loop.act_sees_state:
             open_ones = [_input(action) for action, made in zip(todo, came, strict=True) if made is None]
             results = iter((yield lambda: run.map(self._act, open_ones)) if open_ones else ())
-            came = [next(results) if made is None else made for made in came]
+            came = [self._taken(action, next(results)) if made is None else made for action, made in zip(todo, came, strict=True)]
         told: list[tuple[Plain, Any]] = []
         for action, made in zip(todo, came, strict=True):
             if made is None:
                 made = yield lambda a=action: run.step(step_name(a["tool"]), self._act, _input(a))  # type: ignore[misc]
+                made = self._taken(action, made)
             told.append(self._finish(action, made))
         for message in replies(_last_said(state), told) if told else ():
             self._say(message)
@@ -230,14 +233,17 @@ class Turns:
                     return {"status": "succeeded", "result": state.tool_results[done["id"]], "cached": True}
         return None
 
+    def _taken(self, action: Plain, made: Any) -> Plain:
+        """Count an action that was really taken."""
+        counts, tool = self.state.tool_counts, action["tool"]
+        counts[tool] = counts.get(tool, 0) + 1
+        return self._take_over(made, lambda result: {"status": "succeeded", "result": result})
+
     def _finish(self, action: Plain, made: Plain) -> tuple[Plain, Any]:
         """Note what came of an action; gives it with what the model is told."""
         state, tool, id = self.state, action["tool"], action["id"]
         done: Plain = {name: action[name] for name in ("id", "call", "tool", "input", "turn", "edited") if name in action}
         done |= {name: made[name] for name in ("status", "error", "cached") if name in made}
-        if "changes" in made:
-            self._take_over(made)
-            state.tool_counts[tool] = state.tool_counts.get(tool, 0) + 1
         if tool in self._loop.specialists:
             state.specialists.remove(tool)
             state.specialist_calls.append({"name": tool, "action": id, "turn": action["turn"], "status": made["status"]})
@@ -303,7 +309,7 @@ def _recordable(made: Plain, draft: Draft | None = None) -> Plain:
         here.run.usage(tokens=tokens, cost=float(cost))
         tokens, cost = tokens + said[0], _sum(cost, said[1])
     about = {"changes": draft.changes() if draft else [], "tokens": tokens, "cost": cost}
-    whole: Plain = decode(encode({**made, **about, "at": datetime.fromtimestamp(clock.now_us() / 1e6, UTC)}, "what it returned"))
+    whole: Plain = decode(encode({**made, **about}, "what it returned"))
     return whole  # what the function holds on to can't change it any more, and a replay gives the same
 
 

@@ -135,7 +135,7 @@ class AsyncRun:
         if done is not None:
             return done
         run._fire("before_checkpoint", kind="manual")
-        commit = await self._commit(lambda: run._prepare(note, tags, meta, state))
+        commit = await self._commit(lambda: run._prepare(note, tags, meta, state, run._header("manual", None, False)))
         return run._made(commit)
 
     async def _commit(self, build: Callable[[], Commit]) -> Commit:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from everstep.errors import RunClosed
 
 if TYPE_CHECKING:
-    from everstep.runtime.run import Run
+    from everstep.runtime.driver import Driver
     from everstep.runtime.steps import Ticket
 
 
@@ -21,8 +21,8 @@ class Frame:
 
     __slots__ = ("counts", "handle", "path", "run", "ticket")
 
-    def __init__(self, run: Run, handle: Any, path: str = "", counts: dict[str, int] | None = None, ticket: Ticket | None = None):
-        self.run = run
+    def __init__(self, run: Driver, handle: Any, path: str = "", counts: dict[str, int] | None = None, ticket: Ticket | None = None):
+        self.run: Any = run
         self.handle = handle
         self.path = path
         self.counts: dict[str, int] = {} if counts is None else counts

@@ -22,7 +22,7 @@ from everstep.store.journal import FAILED, NOTHING, RUNNING, SUCCEEDED, error_bo
 from everstep.store.query import to_us
 
 if TYPE_CHECKING:
-    from everstep.runtime.run import Run
+    from everstep.runtime.driver import Driver
     from everstep.runtime.steps import Ticket
 
 NONE: Any = type("NoDefault", (), {"__repr__": lambda self: "<none>"})()
@@ -64,7 +64,7 @@ def step_key(row: RunRow, address: str) -> str:
 
 
 def ask(
-    run: Run, name: str, question: str | None = None, *, schema: Any = None, choices: Any = None, timeout: float | None = None,
+    run: Driver, name: str, question: str | None = None, *, schema: Any = None, choices: Any = None, timeout: float | None = None,
     default: Any = NONE, condition: Any = None, on_pass: Any = None, on_fail: Any = None,
 ) -> Any:  # fmt: skip
     from everstep.runtime.steps import check_name
@@ -90,13 +90,13 @@ def passed(value: Any) -> bool:
     return value.strip().lower() in _YES if isinstance(value, str) else bool(value)
 
 
-def _address(run: Run, name: str) -> str:
+def _address(run: Driver, name: str) -> str:
     run._open()
     with run._numbering:
         return run._here().address(name)
 
 
-def decide(run: Run, address: str, question: str | None, shape: Any, timeout: float | None, default: Any, condition: Any) -> Any:
+def decide(run: Driver, address: str, question: str | None, shape: Any, timeout: float | None, default: Any, condition: Any) -> Any:
     """The answer of a gate: the recorded one, the one that has come, or none yet, which ends the attempt."""
     run._asked.add(address)
     found = run._played.answers.get(address)
@@ -123,7 +123,7 @@ def decide(run: Run, address: str, question: str | None, shape: Any, timeout: fl
     raise Waiting(run.id, f"an answer at gate {address!r}", deadline)
 
 
-def _letter(run: Run, address: str, shape: Any) -> Letter | None:
+def _letter(run: Driver, address: str, shape: Any) -> Letter | None:
     """The answer that waits, if it fits. One that came before the question and does not fit is thrown away, and asked for again."""
     letter = run._letters.get(f"answer:{address}")
     if letter is None or shape is None:
@@ -137,13 +137,13 @@ def _letter(run: Run, address: str, shape: Any) -> Letter | None:
     return None
 
 
-def _expired(run: Run, address: str, default: Any) -> Letter:
+def _expired(run: Driver, address: str, default: Any) -> Letter:
     said = {"value": None if default is NONE else default, "by": "timeout", "expired": default is NONE}
     now = clock.now_us()
     return Letter.make(run._open()[0].key, f"answer:{address}", now, now, run._store.framer.wrap(encode(said)))
 
 
-def _put_question(run: Run, address: str, question: str | None, shape: Any, deadline: int | None, default: Any, known: bool) -> None:
+def _put_question(run: Driver, address: str, question: str | None, shape: Any, deadline: int | None, default: Any, known: bool) -> None:
     kept = None if default is NONE else encode(default, f"default of {address}")
     if not known:
         with run._lock:
@@ -152,14 +152,14 @@ def _put_question(run: Run, address: str, question: str | None, shape: Any, dead
         set_timer(run, address, deadline)
 
 
-def set_timer(run: Run, address: str, due: int) -> None:
+def set_timer(run: Driver, address: str, due: int) -> None:
     """A letter to the run itself, which wakes it. One that is there already stays."""
     letter = Letter.make(run._open()[0].key, f"timer:{address}", due, clock.now_us(), run._store.framer.wrap(encode(None)))
     with run._lock:
         run._outgoing.append(letter)
 
 
-def answered(run: Run, address: str, value: Any, by: str | None, expired: bool = False) -> Any:
+def answered(run: Driver, address: str, value: Any, by: str | None, expired: bool = False) -> Any:
     """Record an answer, with the checkpoint that a policy wants at gates."""
     body = [encode(value, f"answer of {address}"), by, {"expired": True} if expired else {}]
     with run._lock:
@@ -173,7 +173,7 @@ def answered(run: Run, address: str, value: Any, by: str | None, expired: bool =
     return _value(address, body)
 
 
-def _drop_timer(run: Run, address: str) -> None:
+def _drop_timer(run: Driver, address: str) -> None:
     if f"timer:{address}" in run._letters:
         run._read.append(f"timer:{address}")
         run._letters.pop(f"timer:{address}")
@@ -185,14 +185,14 @@ def _value(address: str, body: list[Any]) -> Any:
     return decode(body[0])
 
 
-def sleep_run(run: Run, seconds: float | None, until: Any) -> None:
+def sleep_run(run: Driver, seconds: float | None, until: Any) -> None:
     deadline = start_timer(run, seconds, until)
     while deadline is not None and (left := deadline - clock.now_us()) > 0:
         time.sleep(min(left / 1e6, 0.2))
         run._boundary()
 
 
-def start_timer(run: Run, seconds: float | None, until: Any) -> int | None:
+def start_timer(run: Driver, seconds: float | None, until: Any) -> int | None:
     """Record a deadline; the deadline if this process is to wait for it, None if it has passed."""
     due = _deadline(seconds, until)
     address = _address(run, "sleep")
@@ -228,7 +228,7 @@ def _deadline(seconds: float | None, until: Any) -> int:
     return clock.now_us() + int(seconds * 1e6)
 
 
-def begin_once(run: Run, ticket: Ticket) -> tuple[Any] | None:
+def begin_once(run: Driver, ticket: Ticket) -> tuple[Any] | None:
     """Write down that a step begins, which is to run at most once. If one that began has no end, a person decides."""
     if ticket.unsure:
         question = f"Step {ticket.address} was running when its process died. Run it again, skip it, or let it fail?"
@@ -242,7 +242,7 @@ def begin_once(run: Run, ticket: Ticket) -> tuple[Any] | None:
     return None
 
 
-def _settle_once(run: Run, ticket: Ticket, answer: str) -> tuple[Any]:
+def _settle_once(run: Driver, ticket: Ticket, answer: str) -> tuple[Any]:
     ticket.started = clock.now_us()
     if answer == "skip":
         run._put("step", ticket.body(SUCCEEDED, NOTHING, None, None, {"skipped": True}), ticket.address)

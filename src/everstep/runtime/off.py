@@ -126,7 +126,7 @@ class AsyncOffRun:
     async def map(self, function: Callable[..., Any], items: Iterable[Any], concurrency: int = 8) -> list[Any]:
         return [await one if inspect.isawaitable(one) else one for one in self._run.map(function, items)]
 
-    async def checkpoint(self, *args: Any, **kwargs: Any) -> Checkpoint:
+    async def checkpoint(self, *args: Any, **kwargs: Any) -> Any:
         return self._run.checkpoint(*args, **kwargs)
 
     async def gate(self, *args: Any, **kwargs: Any) -> Any:

@@ -41,7 +41,7 @@ from everstep.store.journal import (
 )  # fmt: skip
 
 if TYPE_CHECKING:
-    from everstep.runtime.run import Run
+    from everstep.runtime.driver import Driver
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -165,7 +165,7 @@ class Ticket:
     )  # fmt: skip
 
     def __init__(
-        self, run: Run, function: Callable[..., Any], address: str, args: tuple[Any, ...], kwargs: dict[str, Any], options: StepOptions
+        self, run: Driver, function: Callable[..., Any], address: str, args: tuple[Any, ...], kwargs: dict[str, Any], options: StepOptions
     ):
         self.run = run
         self.function = function
@@ -193,7 +193,9 @@ class Ticket:
         )  # fmt: skip
 
 
-def begin(run: Run, here: Frame, name: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], given: dict[str, Any]) -> Ticket:
+def begin(
+    run: Driver, here: Frame, name: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], given: dict[str, Any]
+) -> Ticket:
     """Number a call, and look up what was recorded of it."""
     if not isinstance(name, str):
         args = args if function is ABSENT else (function, *args)
@@ -412,7 +414,7 @@ def failed_steps(error: BaseException | None) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def value_body(run: Run, value: Any) -> bytes:
+def value_body(run: Driver, value: Any) -> bytes:
     """The record of a value that was drawn: time, chance."""
     now = clock.now_us()
     return pack_body([SUCCEEDED, 1, b"", b"", INLINE, encode(value), None, now, now, 0, 0.0, run._worker, {"value": True}])

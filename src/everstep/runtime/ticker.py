@@ -18,13 +18,13 @@ from everstep.store.model import with_header
 from everstep.store.writing import Chain
 
 if TYPE_CHECKING:
-    from everstep.runtime.run import Run
+    from everstep.runtime.driver import Driver
 
 
 class Ticker:
     """Watches the clock while steps are running."""
 
-    def __init__(self, run: Run, seconds: float):
+    def __init__(self, run: Driver, seconds: float):
         self._run = run
         self._seconds = seconds
         self._stop = threading.Event()
@@ -47,7 +47,7 @@ class Ticker:
         """A copy that could not be made because the program was just changing the state is made at the next look."""
         run = self._run
         try:
-            copy = decode(encode(run.state))
+            copy = decode(encode(run._open()[1].state))
         except (RuntimeError, EverstepError) as error:
             self.failure = error  # best effort: the step's end makes the next checkpoint, and reports what is wrong with the state
             self._stop.wait(min(0.05, self._seconds))

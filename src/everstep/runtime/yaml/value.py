@@ -7,13 +7,18 @@ What comes out is a copy: a step that changes its argument in place must not cha
 from __future__ import annotations
 
 from collections.abc import Iterator
-from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
+from everstep.codec.values import decode, encode
 from everstep.runtime.yaml.expression import Expression, Names, parse, parse_template
 from everstep.runtime.yaml.nodes import Node, Reader
 from everstep.runtime.yaml.operations import ExpressionError, as_text
+
+
+def copied(value: Any) -> Any:
+    """The value as it would come out of the journal."""
+    return value if value is None or type(value) in (str, int, float, bool) else decode(encode(value, "value"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +36,7 @@ class Value:
             return [value.evaluate(names) for value in content]
         try:
             if isinstance(content, Expression):
-                return deepcopy(content.evaluate(names))
+                return copied(content.evaluate(names))
             if isinstance(content, tuple):
                 return "".join(part if isinstance(part, str) else as_text(part.evaluate(names)) for part in content)
         except ExpressionError as error:

@@ -11,13 +11,13 @@ import functools
 import inspect
 import os
 from collections.abc import Callable, Mapping
-from copy import deepcopy
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from everstep.clock import clock
-from everstep.errors import InvalidWorkflow, StepFailed
+from everstep.errors import InvalidWorkflow, LimitExceeded, StepFailed, Unstorable
 from everstep.runtime.context import Frame, frame
 from everstep.runtime.off import OffRun
 from everstep.runtime.run import Run
@@ -30,7 +30,7 @@ from everstep.runtime.yaml.shell import run_command
 from everstep.runtime.yaml.step import Group, Step
 from everstep.runtime.yaml.target import variables
 from everstep.runtime.yaml.together import Task, together
-from everstep.runtime.yaml.value import Value
+from everstep.runtime.yaml.value import Value, copied
 from everstep.store.journal import NOTHING, SUCCEEDED
 
 
@@ -41,9 +41,6 @@ class Ended:
     status: str
     result: Any = None
     passed: bool | None = None
-
-    def names(self) -> dict[str, Any]:
-        return {"status": self.status, "result": self.result, "passed": self.passed}
 
 
 _SKIPPED = Ended("skipped")
@@ -135,7 +132,7 @@ class Walk:
         """Take note of an end, in the thread that drives the run, in the order of the document."""
         self._ended[step.id] = ended
         if step.save is not None and ended.status != "skipped":
-            self._run.state[step.save] = deepcopy(ended.result)
+            self._run.state[step.save] = copied(ended.result)
         self._run.progress(len(self._ended), self._total)
 
     def _step(self, step: Step, alone: bool = False) -> Ended:
@@ -235,9 +232,8 @@ class Walk:
         )
 
     def _evaluate(self, value: Value, what: str, **names: Any) -> Any:
-        ended = {id: end.names() for id, end in self._ended.items()}
         try:
-            return value.evaluate({"inputs": self._inputs, "state": self._run.state, "steps": ended, **names})
+            return value.evaluate({"inputs": self._inputs, "state": self._run.state, "steps": self._ended, **names})
         except ExpressionError as error:
             raise InvalidWorkflow(f"{what}: {error}", self._document.file, error.line) from error
 
@@ -254,7 +250,8 @@ def _keeping(function: Callable[..., Any], keep: Callable[[Any], None]) -> Calla
     @functools.wraps(plain)
     def call(**arguments: Any) -> Any:
         result = _finished(plain, arguments)
-        keep(result)
+        with suppress(Unstorable, LimitExceeded):  # the runtime is about to say so itself
+            keep(result)
         return result
 
     call.__everstep__ = (call, options)  # type: ignore[attr-defined]

@@ -1,0 +1,363 @@
+"""Drives a run from step to step: what comes before each and after it, what a policy wants saved, and who wants the run to stop.
+
+Relies on `Recorder` for writing and on `Playback` for what was recorded; `Run` is what the program sees of it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import replace
+from threading import get_ident
+from typing import Any
+
+from everstep.backends.base import Commit
+from everstep.clock import clock
+from everstep.codec.frame import unwrap
+from everstep.codec.values import decode, encode
+from everstep.errors import Interrupted, Suspended
+from everstep.records import Kind, Letter, Record, RunRow
+from everstep.runtime import gates, playback, signals
+from everstep.runtime.context import Frame, frame
+from everstep.runtime.mode import Mode
+from everstep.runtime.playback import Playback
+from everstep.runtime.recorder import Durability, Recorder
+from everstep.runtime.report import Difference, Report
+from everstep.runtime.steps import Ticket
+from everstep.runtime.ticker import Ticker
+from everstep.store.events import Event
+from everstep.store.journal import SUCCEEDED, Recorded, load_result, result_body
+from everstep.store.model import Checkpoint, asked_for, when
+from everstep.store.store import BaseStore
+
+MOST_NAMES = 32
+_CHECKPOINT, _STEP = Kind.CHECKPOINT.value, Kind.STEP.value
+_HOOKS_OF = {"step": ("after_step",), "checkpoint": ("after_checkpoint",), "answer": ("after_gate",), "gate": ("before_gate",)}
+
+
+class Driver(Recorder):
+    """A run between its steps."""
+
+    def __init__(self, store: BaseStore, durability: Durability, mode: Mode, worker: str):
+        super().__init__(store, durability)
+        self._mode = mode
+        self._hooks = mode.hooks
+        self._dry = mode.replay == "validate"
+        self._accept = mode.accept
+        self._worker = worker
+        self._numbering = threading.Lock()
+        self._async = False
+        self._reset()
+
+    def _reset(self) -> None:
+        self._forget()
+        self._family = b""
+        self._letters: dict[str, Letter] = {}
+        self._letters_known = 0
+        self._played = Playback()
+        self._keyed: dict[str, Recorded] | None = None
+        self._root = Frame(self, self)
+        self._flight: dict[str, Ticket] = {}
+        self._unsure = False  # the last attempt never gave the run back
+        self._base = 0
+        self._steps_since = 0
+        self._saved_at = self._began = time.monotonic()
+        self._last_step: str | None = None
+        self._progress: tuple[float, float] | None = None
+        self._asked: set[str] = set()
+        self._ticker: Ticker | None = None
+        self._owner = 0
+        self.report = Report()
+
+    def _recorded(self, address: str) -> Recorded | None:
+        self._asked.add(address)
+        found = self._played.entries.get(address)
+        if found is None and "@" in address:
+            if self._keyed is None:
+                self._keyed = playback.keyed(self._store.backend, self._open()[0])
+            found = self._keyed.get(address)
+        return found
+
+    def _kept(self, ticket: Ticket, body: list[Any]) -> None:
+        report = self.report
+        report.kept += 1
+        report.seconds_saved += (body[8] - body[7]) / 1e6
+        report.tokens_saved += body[9]
+        report.cost_saved += body[10]
+        self._last_step = ticket.address
+
+    def _before_step(self, ticket: Ticket) -> tuple[Any] | None:
+        """All that comes before a step is run. Gives (result,) if it need not be run at all."""
+        self._open()
+        if self._dry:
+            self._refuse_unrecorded(ticket)
+            return None
+        self._boundary()
+        if self._letters and f"skip:{ticket.address}" in self._letters:
+            return self._skip(ticket)
+        if ticket.options.at_most_once:
+            instead = gates.begin_once(self, ticket)
+            if instead is not None:
+                return instead
+        policy = self._mode.policy
+        if policy.events and "pre_step" in policy.events:
+            self._save("pre_step", "on pre_step")
+        if policy.seconds is not None and self._ticker is None:
+            self._ticker = Ticker(self, policy.seconds)
+        if self._hooks.wanted("before_step"):
+            self._fire("before_step", step=ticket.address, attempt=ticket.attempt)
+        self._flight[ticket.address] = ticket
+        return None
+
+    def _skip(self, ticket: Ticket) -> tuple[Any]:
+        """An operator said that this step is not to be run."""
+        letter = self._letters.pop(f"skip:{ticket.address}")
+        result = decode(unwrap(letter.body))
+        ticket.started = clock.now_us()
+        form, data, chunks = result_body(result, ticket.address, self._store.framer.wrap)
+        self._put("step", ticket.body(SUCCEEDED, form, data, None, {"skipped": True}), ticket.address, chunks)
+        self._read.append(letter.name)
+        self._write_step(ticket, None)
+        return (result,)
+
+    def _refuse_unrecorded(self, ticket: Ticket) -> None:
+        if ticket.found is None:
+            raise Interrupted(self.id, f"the journal ends before {ticket.address}")
+
+    def _compare(self, ticket: Ticket, now: Any) -> None:
+        """Validation: what a step gives now against what was recorded."""
+        self.report.executed += 1
+        found = self._recorded(ticket.address)
+        if found is None:
+            return
+        body = found.body
+        if isinstance(now, BaseException) or body[0] != SUCCEEDED:
+            recorded = repr((body[6] or {}).get("type")) if body[0] != SUCCEEDED else "a result"
+            shown = type(now).__qualname__ if isinstance(now, BaseException) else "a result"
+            same = isinstance(now, BaseException) and body[0] != SUCCEEDED and str((body[6] or {}).get("type")).endswith(shown)
+        else:
+            before = load_result(self._store.backend, self._family, body[4], body[5])
+            recorded, shown = f"{before!r:.200}", f"{now!r:.200}"
+            same = encode(before) == encode(now, f"result of {ticket.address}")
+        if not same:
+            self.report.differences.append(Difference(ticket.address, recorded, shown))
+
+    def _write_step(self, ticket: Ticket, error: Exception | None) -> None:
+        """Make the end of a step, or of one attempt, durable."""
+        if self._dry:
+            self._flight.pop(ticket.address, None)
+            return
+        waiter: _Waiter | None = None
+        commit, before = None, self._row
+        try:
+            with self._lock:
+                commit = self._step_commit(ticket, error)
+                if len(self._flight) > 1 and self._durability == "sync":
+                    waiter = _Waiter()
+                    self._store.backend.submit(commit, waiter.done)
+                else:
+                    self._durable(commit)
+            if waiter is not None:
+                waiter.wait()
+        except BaseException as trouble:
+            self._flight.pop(ticket.address, None)
+            self._take_back(commit, before, trouble)
+            raise
+        self._after_step(ticket, error, commit)
+
+    def _step_commit(self, ticket: Ticket, error: Exception | None) -> Commit:
+        """The commit that records a step, together with the checkpoint that is due."""
+        used = self._played.used
+        used.steps += 1
+        used.tokens += ticket.tokens
+        used.cost += ticket.cost
+        self._steps_since += 1
+        self._last_step = ticket.address
+        if not self._mode.silent:
+            policy = self._mode.policy
+            trigger = policy.due("error" if error else "step", ticket.kind, self._steps_since, time.monotonic() - self._saved_at)
+            if trigger is not None and (self._async or get_ident() == self._owner):
+                kind = "error" if error else "post_step" if trigger in ("on step", "on post_step") else "automatic"
+                self._fire("before_checkpoint", kind=kind)
+                return self._prepare(None, (), None, None, self._header(kind, trigger, False))
+        return self._note()
+
+    def _write_entries(self) -> None:
+        """Make what was put up durable, without a checkpoint."""
+        commit, before = None, self._row
+        with self._lock:
+            try:
+                commit = self._note()
+                self._durable(commit)
+            except BaseException as error:
+                self._take_back(commit, before, error)
+                raise
+        if commit.waiting != self._letters_known:
+            self._look_at_letters()
+
+    def _after_step(self, ticket: Ticket, error: Exception | None, commit: Commit) -> None:
+        self._flight.pop(ticket.address, None)
+        self.report.executed += 1
+        self._unsure = False
+        if ticket.options.key is not None:
+            self._remember(ticket.address, commit)
+        if commit.run.checkpoints != (commit.was.checkpoints if commit.was else 0):
+            self._made(commit)
+        elif commit.waiting != self._letters_known:
+            self._look_at_letters()
+        if self._hooks.wanted("after_step") or (error is not None and self._hooks.wanted("error")):
+            status = "failed" if error else "succeeded"
+            self._fire("after_step", step=ticket.address, status=status, attempt=ticket.attempt, tokens=ticket.tokens, cost=ticket.cost)
+            if error is not None:
+                self._fire("error", step=ticket.address, error=repr(error))
+        self._boundary()
+
+    def _remember(self, address: str, commit: Commit) -> None:
+        """A step with a key may be asked for again by the same program."""
+        if self._keyed is None:
+            self._keyed = playback.keyed(self._store.backend, self._open()[0])
+        record = next((r for r in commit.records if r.note == address and r.kind == _STEP), None)
+        if record is not None:
+            self._keyed[address] = Recorded(record)
+
+    def _break_off(self, ticket: Ticket, error: BaseException) -> None:
+        """A step was left without an end. One that waits or was stopped at its own inner step is in order; any other is doubtful."""
+        if isinstance(error, Suspended):
+            self._flight.pop(ticket.address, None)
+
+    def _nap(self, seconds: float) -> None:
+        """Wait in this process, a little at a time, so that a signal or an operator is heard."""
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            time.sleep(min(left, 0.2))
+            if signals.seen() is not None:
+                self._boundary()
+
+    def _chance(self) -> float:
+        import random
+
+        return random.random()  # noqa: S311 - it spreads retries, it hides nothing
+
+    def _boundary(self) -> None:
+        """Between steps: whether somebody or something wants the run to stop."""
+        found = signals.seen()
+        if found is not None:
+            raise Interrupted(self.id, f"signal {found[0]}", found[1])
+        if self._letters:
+            self._obey()
+        mode = self._mode
+        if mode.budget is None and mode.timeout is None:
+            return
+        seconds = time.monotonic() - self._began
+        if mode.timeout is not None and seconds >= mode.timeout:
+            raise Interrupted(self.id, f"timeout: {seconds:.1f} s of {mode.timeout:g} s")
+        if mode.budget is not None:
+            over = mode.budget.exceeded(replace(self._played.used, seconds=self._played.used.seconds + seconds))
+            if over is not None:
+                raise Interrupted(self.id, over)
+
+    def _obey(self) -> None:
+        for name in ("cancel", "pause"):
+            letter = self._letters.get(name)
+            if letter is not None:
+                raise Interrupted(self.id, f"{name}: {reason_of(letter)}" if reason_of(letter) else name)
+
+    def _look_at_letters(self) -> None:
+        row = self._open()[0]
+        found = self._store.backend.letters(row.id)
+        self._letters_known = len(found)
+        self._letters = {letter.name: gates.verified_letter(row, letter) for letter in found if letter.name not in self._read}
+        for name in [name for name in self._letters if name.startswith("again:")]:
+            self._played.forget(name.removeprefix("again:"))
+            self._read.append(name)
+            del self._letters[name]
+
+    def _fire(self, name: str, row: RunRow | None = None, replayed: bool = False, **data: Any) -> None:
+        if self._hooks.wanted(name):
+            run = row.id if row is not None else self._name()
+            self._hooks.fire(name, Event(name, run, when(clock.now_us()), data, replayed=replayed))
+
+    def _republish(self, records: list[Record]) -> None:
+        """Say once more, to this process's hooks, what was recorded."""
+        from everstep.store.feed import event_of
+
+        for record in records:
+            event = event_of(None, record, replayed=True)
+            for name in _HOOKS_OF.get(record.kind, ()):
+                self._hooks.fire(name, event)
+
+    def _header(self, kind: str, trigger: str | None, safe: bool) -> dict[str, Any]:
+        """What a checkpoint says beside the program's metadata; nothing for a plain save of a run without steps."""
+        counts = self._root.counts
+        base = safe or kind in ("manual", "final")
+        if kind == "manual" and not counts and self._progress is None and self._mode.plain:
+            return {}
+        header: dict[str, Any] = {} if kind == "manual" else {"kind": kind}
+        if not base:
+            header["base"] = self._base
+        if len(counts) <= MOST_NAMES:
+            header["counts"] = counts
+        else:
+            header["many"] = True
+        used = self._played.used
+        header["used"] = [round(used.seconds + time.monotonic() - self._began, 3), used.steps, used.tokens, used.cost]
+        for name, value in (("trigger", trigger), ("safe", safe), ("step", self._last_step), ("progress", self._progress)):
+            if value:
+                header[name] = value
+        return header
+
+    def _made(self, commit: Commit) -> Checkpoint:
+        """A checkpoint was saved: what follows from that."""
+        record: Record = next(r for r in commit.records if r.kind == _CHECKPOINT)
+        self._steps_since = 0
+        self._saved_at = time.monotonic()
+        made = Checkpoint(record)
+        if asked_for(record.meta):
+            self._base = record.number
+        if commit.waiting != self._letters_known:
+            self._look_at_letters()
+        self._fire("after_checkpoint", checkpoint=made)
+        return made
+
+    def _save(self, kind: str, trigger: str | None = None, safe: bool = False, note: str | None = None) -> Checkpoint | None:
+        """A checkpoint that the runtime makes by itself, in this thread."""
+        self._fire("before_checkpoint", kind=kind)
+        commit, before = None, self._row
+        with self._lock:
+            try:
+                commit = self._prepare(note, (), None, None, self._header(kind, trigger, safe))
+                self._durable(commit)
+            except BaseException as error:
+                self._take_back(commit, before, error)
+                raise
+        return self._made(commit)
+
+    def _here(self) -> Frame:
+        """Where the calling code stands in this run."""
+        here = frame.get()
+        return here if here is not None and here.run is self else self._root
+
+    def _name(self) -> str:
+        return self._row.id if self._row else "a run"
+
+
+class _Waiter:
+    """Waits for a commit that another thread leads."""
+
+    def __init__(self) -> None:
+        self._done = threading.Event()
+        self._error: BaseException | None = None
+
+    def done(self, error: BaseException | None) -> None:
+        self._error = error
+        self._done.set()
+
+    def wait(self) -> None:
+        self._done.wait()
+        if self._error is not None:
+            raise self._error
+
+
+def reason_of(letter: Letter) -> str:
+    said = decode(unwrap(letter.body))
+    return str(said) if said else ""

@@ -1,0 +1,219 @@
+"""What one run writes: commits, built and handed over in one order, and taken back when they were not made.
+
+Holds the row and the state as they are believed to be stored, the journal entries and letters that wait for the next commit, and the
+commits that are on their way (`async` and `exit`). Relies on the backend to order and fence. One thread at a time saves the state; journal
+entries may come from any.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterable, Mapping
+from threading import Condition, get_ident
+from typing import Any, Literal
+
+from everstep.backends.base import Commit
+from everstep.codec.frame import unwrap
+from everstep.errors import Conflict, EverstepError, InvalidArgument, LostLease, RunBusy, RunClosed
+from everstep.records import Kind, Letter, Record, RunRow
+from everstep.snapshot.saver import Saver
+from everstep.store.journal import Recorded
+from everstep.store.model import with_header
+from everstep.store.query import check_note, check_tags, to_meta
+from everstep.store.store import BaseStore
+from everstep.store.writing import Chain, Entry
+
+Durability = Literal["sync", "async", "exit"]
+MOST_BEHIND = 64
+MOST_KEPT = 1000
+_CHECKPOINT, _STEP = Kind.CHECKPOINT.value, Kind.STEP.value
+
+
+class Recorder:
+    """The writing half of a run."""
+
+    def __init__(self, store: BaseStore, durability: Durability):
+        if durability not in ("sync", "async", "exit"):
+            raise InvalidArgument(f"{durability!r} is no durability", remedy="Use sync, async or exit.")
+        self._store = store
+        self._durability = durability
+        self._row: RunRow | None = None
+        self._saver: Saver | None = None
+        self._failure: EverstepError | None = None
+        self._behind: deque[Commit] = deque()
+        self._settled = Condition()
+        self._pending = 0
+        self._user: int | None = None  # the thread that is building a checkpoint
+        self._lock = threading.RLock()  # commits of one run are built and handed over in one order
+        self._forget()
+
+    @property
+    def id(self) -> str:
+        """The id of the run, which never changes."""
+        if self._row is None:
+            raise RunClosed("the run is not open yet")
+        return self._row.id
+
+    def _forget(self) -> None:
+        """Nothing waits for a commit."""
+        self._entries: list[Entry] = []
+        self._read: list[str] = []
+        self._outgoing: list[Letter] = []
+        self._stale = False  # a checkpoint was made that the live state's account of its changes knows nothing of
+
+    def _open(self) -> tuple[RunRow, Saver]:
+        if self._row is None or self._saver is None:
+            raise RunClosed("the run is not open", remedy="Use it inside its block: with store.run(id) as run: ...")
+        return self._row, self._saver
+
+    def _refuse_second_saver(self) -> None:
+        if self._user not in (None, get_ident()):
+            raise RunBusy(f"another thread is saving run {self.id!r} through the same handle")
+
+    def _prepare(
+        self, note: str | None, tags: Iterable[str] | str, meta: Mapping[str, Any] | None, state: Any, header: dict[str, Any]
+    ) -> Commit:
+        """Build the commit of a checkpoint and take it as done; `_undo` takes that back."""
+        self._refuse_second_saver()
+        try:
+            self._user = get_ident()
+            row, saver = self._open()
+            if self._failure is not None:
+                raise self._failure
+            checked = check_note(note), check_tags(tags), with_header(to_meta(meta), header)
+            if self._stale:
+                saver.lost()
+                self._stale = False
+            if state is not None:
+                saver.hand_in(state)
+            entries = self._entries
+            commit = self._store.commit(row, saver, *checked, entries)
+            self._entries = []
+            self._row = commit.run
+            return self._carry(commit)
+        finally:
+            self._user = None
+
+    def _carry(self, commit: Commit) -> Commit:
+        """Give a commit the letters that go with it."""
+        if self._outgoing or self._read:
+            commit.letters, self._outgoing = self._outgoing, []
+            commit.read, self._read = self._read, []
+        return commit
+
+    def _take_back(self, commit: Commit | None, before: RunRow | None, error: BaseException) -> None:
+        if commit is not None:
+            self._undo(commit, error)
+        elif self._saver is not None and not isinstance(error, EverstepError):  # Ctrl-C between building and knowing it
+            self._row = before
+            self._saver.lost()
+
+    def _undo(self, commit: Commit, error: BaseException) -> None:
+        """A commit was not made, or nobody knows: what is believed to be stored goes back to before it."""
+        if self._saver is None:
+            return  # a task was cancelled while it waited, and has left the run since
+        with self._lock:
+            row, saver = self._open()
+            if not isinstance(error, EverstepError) and self._happened(commit):
+                return  # Ctrl-C came after the commit
+            if commit.was is not None and row.head_seq >= commit.run.head_seq:
+                self._row = commit.was
+            if any(record.kind == _CHECKPOINT for record in commit.records):
+                saver.lost()
+            self._entries[:0] = [
+                Entry(r.kind, unwrap(r.body), r.note, drawn=True) for r in commit.records if r.kind == _STEP and r.body and _was_drawn(r)
+            ]
+            self._read[:0] = commit.read
+            self._outgoing[:0] = commit.letters
+            if isinstance(error, EverstepError) and (error.written != "no" or isinstance(error, (LostLease, Conflict))):
+                self._failure = error  # fenced, or the disk failed: this handle writes no more
+
+    def _happened(self, commit: Commit) -> bool:
+        """Settle an unknown outcome: the check of the row tells this commit from any other."""
+        stored = self._store.backend.run(commit.run.id)
+        return stored is not None and stored.check == commit.run.check
+
+    def _durable(self, commit: Commit) -> None:
+        if self._durability == "sync":
+            self._store.backend.commit(commit)
+        else:
+            self._defer(commit)
+
+    def _full(self) -> bool:
+        """Whether the next save will have to wait for earlier ones."""
+        return self._pending >= MOST_BEHIND or len(self._behind) + 1 >= MOST_KEPT
+
+    def _make_room(self) -> None:
+        """Wait until another save can be deferred."""
+        if self._durability == "exit":
+            with self._lock:
+                self.flush()
+        with self._settled:
+            while self._pending >= MOST_BEHIND:
+                self._settled.wait()
+
+    def _defer(self, commit: Commit) -> None:
+        """Take a commit that need not be durable yet."""
+        if self._durability == "exit":
+            self._behind.append(commit)
+            if len(self._behind) >= MOST_KEPT:
+                self.flush()
+            return
+        with self._settled:
+            while self._pending >= MOST_BEHIND:
+                self._settled.wait()
+            self._pending += 1
+        try:
+            self._store.backend.submit(commit, lambda error: self._settle(commit, error))
+        except BaseException as error:
+            self._settle(commit, error)
+            raise
+
+    def _settle(self, commit: Commit, error: BaseException | None) -> None:
+        with self._settled:
+            self._pending -= 1
+            if error is not None and self._failure is None:
+                self._failure = error if isinstance(error, EverstepError) else EverstepError(str(error), written="unknown")
+            self._settled.notify_all()
+
+    def flush(self) -> None:
+        """Return when all that was recorded up to now is durable; raise if something could not be made so."""
+        self._open()
+        if self._behind:
+            first, last = self._behind[0], self._behind[-1]
+            joined = Commit(
+                last.run, first.was, [r for c in self._behind for r in c.records], [c for b in self._behind for c in b.chunks],
+                [x for c in self._behind for x in c.letters], [n for c in self._behind for n in c.read],
+            )  # fmt: skip
+            try:
+                self._store.backend.commit(joined)
+            except BaseException as error:
+                if isinstance(error, EverstepError) or not self._happened(joined):
+                    raise
+            self._behind.clear()
+        with self._settled:
+            while self._pending:
+                self._settled.wait()
+        if self._failure is not None:
+            raise self._failure
+
+    def _note(self) -> Commit:
+        """A commit of journal entries alone."""
+        row, _ = self._open()
+        if self._failure is not None:
+            raise self._failure
+        chain = Chain(self._store.framer, row, row)
+        chain.entries(self._entries)
+        commit = chain.commit()
+        self._entries = []
+        self._row = commit.run
+        return self._carry(commit)
+
+    def _put(self, kind: str, content: bytes, address: str | None, chunks: Any = ()) -> None:
+        self._entries.append(Entry(kind, content, address, chunks))
+
+
+def _was_drawn(record: Record) -> bool:
+    body = Recorded(record).body
+    return bool(body[12].get("value"))
