@@ -18,8 +18,10 @@ from everstep.runtime.budget import Budget, check_number
 from everstep.runtime.decision import Action, Decision
 from everstep.runtime.retry import Retry
 from everstep.runtime.steps import StepOptions
+from everstep.store.refs import verified
 
 if TYPE_CHECKING:
+    from everstep.records import RunRow
     from everstep.runtime.workflow import Outcome
 
 Functions = Mapping[str, Callable[..., Any]] | Iterable[Callable[..., Any]]
@@ -121,14 +123,19 @@ class AgentLoop:
     def _before(
         self, store: Any, id: str | None, task: Any, follow_up: bool, options: dict[str, Any]
     ) -> tuple[Outcome | None, dict[str, Any]]:
-        """What is known without opening the run: the outcome of an agent that is done, or the options to open it with."""
-        known = _look(store, id, whole=not (task is None or isinstance(task, str)))
-        budget = self.budget or (Budget.parse(dict(known["budget"])) if known.get("budget") else None)
+        """What is known without opening the run: the outcome of an agent that has ended, or the options to open it with."""
+        row = store.backend.run(check_id(id)) if id is not None else None
+        if row is None:
+            return None, options if self.budget is None else {"budget": self.budget, **options}
+        known = _look(store, row.id, whole=not (task is None or isinstance(task, str)))
+        if row.status == "cancelled":
+            return _recorded(store, row, None), options
         if known and not follow_up:
             refuse_other_task(id, known["task"], task)
-            if known["status"] == "succeeded" and store.get(id).status == "succeeded":
-                return _recorded(store, id), options
-        return None, {"budget": budget, **options} if budget is not None else options
+            if known["status"] == row.status == "succeeded":
+                return _recorded(store, row, store.load(id)["answer"]), options
+        budget = self.budget or (Budget.parse(dict(known["budget"])) if known.get("budget") else None)
+        return None, options if budget is None else {"budget": budget, **options}
 
 
 def _named(functions: Functions) -> dict[str, Callable[..., Any]]:
@@ -147,10 +154,8 @@ def _takes_two(function: Callable[..., Any]) -> bool:
     return True
 
 
-def _look(store: Any, id: str | None, whole: bool) -> Mapping[str, Any]:
+def _look(store: Any, id: str, whole: bool) -> Mapping[str, Any]:
     """The newest stored state of an agent, without opening its run; empty if there is none."""
-    if id is None or store.backend.run(check_id(id)) is None:
-        return {}
     try:
         found = store.load(id) if whole else store.view(id)
     except NotFound:
@@ -166,11 +171,11 @@ def _of_the_agent(handle: Any, problem: BaseException) -> BaseException:
     return problem
 
 
-def _recorded(store: Any, id: str | None) -> Outcome:
+def _recorded(store: Any, row: RunRow, answer: Any) -> Outcome:
     from everstep.runtime.workflow import recorded
 
-    outcome = recorded(store, store.backend.run(id))
-    outcome.result = store.load(id)["answer"]
+    outcome = recorded(store, verified(row))
+    outcome.result = answer
     return outcome
 
 

@@ -58,5 +58,13 @@ async def _acall(ticket: Ticket, handle: Any) -> Any:
 async def _await(ticket: Ticket) -> Any:
     if inspect.iscoroutinefunction(ticket.function):
         return await ticket.function(*ticket.args, **ticket.kwargs)
-    result = await asyncio.to_thread(ticket.function, *ticket.args, **ticket.kwargs)
+    result = await asyncio.to_thread(_plain, ticket)
     return await result if inspect.isawaitable(result) else result
+
+
+def _plain(ticket: Ticket) -> Any:
+    """A function that is not async, in a thread of its own: there it asks and sleeps without await."""
+    here = frame.get()
+    assert here is not None
+    frame.set(Frame(ticket.run, ticket.run, here.path, here.counts, ticket))
+    return ticket.function(*ticket.args, **ticket.kwargs)

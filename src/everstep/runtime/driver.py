@@ -93,6 +93,7 @@ class Driver(Recorder):
             self._refuse_unrecorded(ticket)
             return None
         self._boundary()
+        self._afford()
         if self._letters and f"skip:{ticket.address}" in self._letters:
             return self._skip(ticket)
         if ticket.options.at_most_once:
@@ -192,7 +193,7 @@ class Driver(Recorder):
             except BaseException as error:
                 self._take_back(commit, before, error)
                 raise
-        if commit.waiting != self._letters_known:
+        if self._post_came(commit):
             self._look_at_letters()
 
     def _after_step(self, ticket: Ticket, error: Exception | None, commit: Commit) -> None:
@@ -203,7 +204,7 @@ class Driver(Recorder):
             self._remember(ticket.address, commit)
         if commit.run.checkpoints != (commit.was.checkpoints if commit.was else 0):
             self._made(commit)
-        elif commit.waiting != self._letters_known:
+        elif self._post_came(commit):
             self._look_at_letters()
         if self._hooks.wanted("after_step") or (error is not None and self._hooks.wanted("error")):
             status = "failed" if error else "succeeded"
@@ -245,14 +246,15 @@ class Driver(Recorder):
             raise Interrupted(self.id, f"signal {found[0]}", found[1])
         if self._letters:
             self._obey()
-        mode = self._mode
-        if mode.budget is None and mode.timeout is None:
-            return
-        seconds = time.monotonic() - self._began
-        if mode.timeout is not None and seconds >= mode.timeout:
-            raise Interrupted(self.id, f"timeout: {seconds:.1f} s of {mode.timeout:g} s")
-        if mode.budget is not None:
-            over = mode.budget.exceeded(replace(self._played.used, seconds=self._played.used.seconds + seconds))
+        timeout = self._mode.timeout
+        if timeout is not None and (seconds := time.monotonic() - self._began) >= timeout:
+            raise Interrupted(self.id, f"timeout: {seconds:.1f} s of {timeout:g} s")
+
+    def _afford(self) -> None:
+        """Before a step: whether the budget allows for one more."""
+        budget, used = self._mode.budget, self._played.used
+        if budget is not None:
+            over = budget.exceeded(replace(used, seconds=used.seconds + time.monotonic() - self._began))
             if over is not None:
                 raise Interrupted(self.id, over)
 
@@ -260,7 +262,12 @@ class Driver(Recorder):
         for name in ("cancel", "pause"):
             letter = self._letters.get(name)
             if letter is not None:
-                raise Interrupted(self.id, f"{name}: {reason_of(letter)}" if reason_of(letter) else name)
+                raise Interrupted(self.id, told(letter))
+
+    def _post_came(self, commit: Commit) -> bool:
+        """Whether there are more or fewer letters than were looked at. A commit that is on its way cannot tell: the last one that was made does."""
+        heard = commit.waiting if self._durability == "sync" else self._heard
+        return heard is not None and heard != self._letters_known
 
     def _look_at_letters(self) -> None:
         row = self._open()[0]
@@ -314,7 +321,7 @@ class Driver(Recorder):
         made = Checkpoint(record)
         if asked_for(record.meta):
             self._base = record.number
-        if commit.waiting != self._letters_known:
+        if self._post_came(commit):
             self._look_at_letters()
         self._fire("after_checkpoint", checkpoint=made)
         return made
@@ -358,6 +365,7 @@ class _Waiter:
             raise self._error
 
 
-def reason_of(letter: Letter) -> str:
-    said = decode(unwrap(letter.body))
-    return str(said) if said else ""
+def told(letter: Letter) -> str:
+    """What an operator wants, and why."""
+    reason = decode(unwrap(letter.body))
+    return f"{letter.name}: {reason}" if reason else letter.name

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from everstep.clock import clock
 from everstep.codec.values import encode
-from everstep.errors import Interrupted, Waiting
+from everstep.errors import Interrupted, Suspended, Waiting
 from everstep.records import CHILD, Letter, Status
+from everstep.runtime.gates import keep_asleep
 from everstep.runtime.steps import failed_steps
 from everstep.store.journal import error_body, pack_body
 
@@ -46,6 +47,7 @@ def ending_of(run: Run, error: BaseException | None) -> Ending:
         ending = _succeeded(run)
     elif isinstance(error, Waiting):
         ending = Ending(Status.WAITING, "gate", error.what)
+        _sleep_well(run)
         if error.until is not None:
             ending.about["until"] = error.until
     elif isinstance(error, Interrupted):
@@ -59,6 +61,24 @@ def ending_of(run: Run, error: BaseException | None) -> Ending:
     if run._mode.budget is not None:
         ending.about["seconds"] = round(seconds, 3)
     return ending
+
+
+def stopped_by(error: BaseException | None) -> BaseException | None:
+    """What stops a run, if that came out of a group of tasks together with others; otherwise the error itself."""
+    if not isinstance(error, BaseExceptionGroup):
+        return error
+    inner = [stopped_by(one) for one in error.exceptions]
+    if any(not isinstance(one, (Exception, Suspended)) for one in inner):
+        return error
+    return next((one for one in inner if isinstance(one, Suspended)), error)
+
+
+def _sleep_well(run: Run) -> None:
+    """An answer to a gate that has not been asked yet does not wake a run that waits for something else."""
+    for name in list(run._letters):
+        address = name.removeprefix("answer:")
+        if name != address and address not in run._asked and address not in run._played.asked:
+            keep_asleep(run, address)
 
 
 def tell_caller(run: Run, ending: Ending) -> None:
@@ -87,6 +107,8 @@ def _failed(run: Run, error: Exception) -> Ending:
     steps = failed_steps(error)
     if steps:
         ending.about["steps"] = steps
+    if run._flight:  # they were cancelled when another one failed
+        run._put("event", pack_body(["interrupted", encode({"reason": "another step failed", "steps": list(run._flight)})]), None)
     retry = run._mode.retry
     if retry is None:
         return ending

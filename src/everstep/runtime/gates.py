@@ -165,12 +165,21 @@ def answered(run: Driver, address: str, value: Any, by: str | None, expired: boo
     with run._lock:
         run._put("answer", pack_body(body), address)
         _drop_timer(run, address)
+        keep_asleep(run, address)
     if run._mode.policy.due("gate", None, 0, 0.0) is not None:
         run._save("gate", "on gate")
     else:
         run._write_entries()
     run._fire("after_gate", gate=address, value=value, by=by)
     return _value(address, body)
+
+
+def keep_asleep(run: Driver, address: str) -> None:
+    """The letter of an answer stays, so that there is never a second one; but it no longer wakes the run."""
+    letter = run._letters.get(f"answer:{address}")
+    if letter is not None and letter.due is not None:
+        run._read.append(letter.name)
+        run._outgoing.append(Letter.make(letter.key, letter.name, None, letter.at, letter.body))
 
 
 def _drop_timer(run: Driver, address: str) -> None:

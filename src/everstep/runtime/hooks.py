@@ -21,6 +21,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from inspect import isawaitable
 from itertools import count
+from math import inf
 from queue import Empty, SimpleQueue
 from threading import TIMEOUT_MAX, Lock, RLock, Thread, current_thread
 from typing import TYPE_CHECKING, Any
@@ -48,6 +49,7 @@ EVENTS = (
 )
 TIMEOUT = 0.5
 _LONGEST_ERROR = 20_000
+_SLICE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,14 @@ class _Call:
         self.left = False  # its caller waits no more
         self.over = False
         self.trouble: str | None = None
+
+    def ends_within(self, seconds: float) -> bool:
+        """Wait for its end. In slices: a Ctrl-C that comes just before a wait begins is seen only when that wait is over."""
+        while seconds > 0:
+            if self.done.acquire(timeout=min(seconds, _SLICE)):
+                return True
+            seconds -= _SLICE
+        return False
 
 
 _within: ContextVar[tuple[_Call, ...]] = ContextVar("everstep_hooks", default=())
@@ -214,7 +224,7 @@ class Hook:
             return
         try:
             worker.give(call)
-            in_time = call.done.acquire(timeout=-1 if self.timeout is None else self.timeout)
+            in_time = call.ends_within(inf if self.timeout is None else self.timeout)
         except BaseException:
             call.left = True
             call.claim.acquire(blocking=False)

@@ -36,7 +36,8 @@ class Playback:
         self.doubtful: set[str] = set()  # steps that were running when an attempt was broken off
         self.words: set[str] = set()  # the addresses of the program's own events
         self.used = Used()
-        self.steps_since = 0
+        self.steps_since = 0  # since the newest checkpoint; known after `count`
+        self.recent: list[Recorded] = []
         self.number = 0  # the base
         self.counts: dict[str, int] = {}
         self.records: list[Record] = []
@@ -46,16 +47,14 @@ class Playback:
         if kind == _STEP:
             address = record.note or ""
             before = self.entries.get(address)
-            self.entries[address] = Recorded(record, before.attempts + 1 if before else 0)
-            self.steps_since += 1
+            found = self.entries[address] = Recorded(record, before.attempts + 1 if before else 0)
+            self.recent.append(found)
         elif kind == _ANSWER:
             self.answers[record.note or ""] = Recorded(record)
         elif kind in (_GATE, _TIMER):
             self.asked[record.note or ""] = Recorded(record)
         elif kind == _CHECKPOINT:
-            self.steps_since = 0
-            if header_of(record.meta).get("kind", "manual") == "manual":
-                self.saves.append(record)
+            self._checkpoint(record)
         elif kind == _STATUS:
             self._status(record)
         elif kind == _EVENT:
@@ -63,6 +62,14 @@ class Playback:
         elif kind == _START:
             self.start = content(record)
             self.skip_saves = self.start.get("saves", 0)
+
+    def _checkpoint(self, record: Record) -> None:
+        header = header_of(record.meta)
+        self.recent.clear()
+        if "used" in header:
+            self.used = Used(*header["used"])
+        if header.get("kind", "manual") == "manual":
+            self.saves.append(record)
 
     def _status(self, record: Record) -> None:
         said = self.status = content(record)
@@ -85,9 +92,16 @@ class Playback:
             found.body[0] = RUNNING
             found.body[12]["again"] = True
 
-    def count_usage(self) -> None:
-        for found in self.entries.values():
-            self.used.add(steps=1, tokens=found.body[9], cost=found.body[10])
+    def count(self) -> None:
+        """Add up the steps since the newest checkpoint, which knows what was used before it. Values that were drawn are no steps."""
+        used = self.used
+        for found in self.recent:
+            status, flags = found.body[0], found.body[12]
+            if not flags.get("value") and (status != RUNNING or flags.get("again")):
+                self.steps_since += 1
+                used.steps += 1
+                used.tokens += found.body[9]
+                used.cost += found.body[10]
 
 
 def content(record: Record) -> dict[str, Any]:

@@ -60,6 +60,7 @@ class Recorder:
         self._entries: list[Entry] = []
         self._read: list[str] = []
         self._outgoing: list[Letter] = []
+        self._heard: int | None = None  # how many letters there were when a commit on its way was made
         self._stale = False  # a checkpoint was made that the live state's account of its changes knows nothing of
 
     def _open(self) -> tuple[RunRow, Saver]:
@@ -173,6 +174,8 @@ class Recorder:
     def _settle(self, commit: Commit, error: BaseException | None) -> None:
         with self._settled:
             self._pending -= 1
+            if error is None:
+                self._heard = commit.waiting
             if error is not None and self._failure is None:
                 self._failure = error if isinstance(error, EverstepError) else EverstepError(str(error), written="unknown")
             self._settled.notify_all()
@@ -192,6 +195,7 @@ class Recorder:
                 if isinstance(error, EverstepError) or not self._happened(joined):
                     raise
             self._behind.clear()
+            self._heard = joined.waiting
         with self._settled:
             while self._pending:
                 self._settled.wait()

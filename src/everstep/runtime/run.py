@@ -22,8 +22,8 @@ from everstep.errors import EverstepError, Interrupted, InvalidArgument, RunClos
 from everstep.records import Kind, Record, RunRow, Status
 from everstep.runtime import gates, playback, signals
 from everstep.runtime.context import frame
-from everstep.runtime.driver import Driver, reason_of
-from everstep.runtime.ending import Ending, ending_of, tell_caller
+from everstep.runtime.driver import Driver, told
+from everstep.runtime.ending import Ending, ending_of, stopped_by, tell_caller
 from everstep.runtime.lease import Keeper
 from everstep.runtime.mode import Mode
 from everstep.runtime.recorder import Durability
@@ -107,14 +107,14 @@ class Run(Driver):
             self._keeper.released()
             self._store.backend.release(row)
             raise
-        self._fire("after_resume" if row.head_seq > 1 else "after_run", row=row, replayed=False)
+        if row.head_seq > 1:
+            self._fire("after_resume", row=row)
 
     def _ready(self, row: RunRow, state: Any) -> None:
         backend = self._store.backend
         self._fire("before_load", row=row)
         played = self._played = playback.whole(backend, row) if self._mode.workflow else playback.after_base(backend, row)
-        if self._mode.budget is not None or not self._mode.workflow:
-            played.count_usage()
+        played.count()
         saver = self._store.saver()
         number = 0 if self._mode.workflow else played.number
         if number:
@@ -138,8 +138,9 @@ class Run(Driver):
     def _say_running(self) -> None:
         row, _ = self._open()
         if "cancel" in self._letters:
-            self._end(Ending(Status.CANCELLED, reason=reason_of(self._letters["cancel"])))
-            raise Interrupted(row.id, "it was cancelled")
+            reason = told(self._letters["cancel"])
+            self._end(Ending(Status.CANCELLED, reason=reason))
+            raise Interrupted(row.id, reason)
         self._read += [name for name in self._letters if name in ("pause", "retry") or name.startswith("child:")]
         if row.status == Status.RUNNING and not self._read:
             return
@@ -200,6 +201,8 @@ class Run(Driver):
             return None
         played, place = self._played, self._saves
         self._saves += 1
+        if state is not None and (self._dry or place < played.skip_saves):
+            self.state = state
         if self._dry or place < played.skip_saves:
             if place == played.skip_saves - 1 and played.start.get("edited"):
                 self.state = load(self._store.backend, self._open()[0], 1).revived()
@@ -371,6 +374,7 @@ class Run(Driver):
 
     def _leave(self, error: BaseException | None) -> None:
         """Record how the run ended; an error of the program goes before one of ours."""
+        error = stopped_by(error)
         self._saving = True
         try:
             if self._dry:

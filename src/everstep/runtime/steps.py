@@ -405,13 +405,18 @@ def mark(error: BaseException, addresses: tuple[str, ...]) -> None:
 
 def failed_steps(error: BaseException | None) -> list[str]:
     """The steps whose failure an error tells of: they run again when the run is resumed."""
-    found: list[str] = []
+    found: dict[str, None] = {}
     seen: set[int] = set()
-    while error is not None and id(error) not in seen:
+    waiting = [error]
+    while waiting:
+        error = waiting.pop()
+        if error is None or id(error) in seen:
+            continue
         seen.add(id(error))
-        found += getattr(error, "__everstep_steps__", ())
-        error = error.__cause__ or error.__context__
-    return list(dict.fromkeys(found))
+        found.update(dict.fromkeys(getattr(error, "__everstep_steps__", ())))
+        waiting.append(error.__cause__ or error.__context__)
+        waiting += error.exceptions if isinstance(error, BaseExceptionGroup) else ()
+    return list(found)
 
 
 def value_body(run: Driver, value: Any) -> bytes:

@@ -21,6 +21,7 @@ from everstep.errors import (
     DefinitionChanged,
     EverstepError,
     IllegalTransition,
+    Interrupted,
     InvalidArgument,
     LostLease,
     RunExists,
@@ -33,6 +34,7 @@ from everstep.ids import check_id, new_id
 from everstep.records import CHILD, RunRow, Status
 from everstep.runtime.budget import Budget
 from everstep.runtime.context import Frame, frame
+from everstep.runtime.ending import stopped_by
 from everstep.runtime.host import Host
 from everstep.runtime.mode import Mode, Replay
 from everstep.runtime.playback import content
@@ -40,6 +42,7 @@ from everstep.runtime.policy import Policy
 from everstep.runtime.report import Report
 from everstep.runtime.retry import Retry
 from everstep.runtime.run import Run
+from everstep.runtime.steps import mark
 from everstep.store.gates import Gate, open_gates
 from everstep.store.journal import load_result, rebuilt, result_body
 from everstep.store.reading import checked
@@ -210,7 +213,9 @@ def resume(store: Host, run_id: str, from_step: str | None, replay: Replay, anyw
     if from_step is not None:
         if replay != "normal":
             raise InvalidArgument("from_step goes with normal replay only")
+        store._tell("before_fork", row.id, step=from_step)
         row = store.fork_before(row, from_step)
+        store._tell("after_fork", str(row.parent), step=from_step, fork=row.id)
     elif replay == "normal" and row.status == Status.SUCCEEDED:
         return _ready(flow, recorded(store, row))
     elif row.status == Status.CANCELLED and replay != "validate":
@@ -300,22 +305,30 @@ class _Attempt:
         return self._async() if _in_loop() else asyncio.run(self._async())
 
     def _sync(self) -> Outcome:
-        run, error = self._open(), None
+        run, error = self.run, None
+        try:
+            run.__enter__()
+        except Interrupted:
+            return self._cancelled()
+        run.report.changed = self._changed
         try:
             run._give(self._flow.function(*self._args, **self._kwargs))
         except BaseException as problem:  # noqa: BLE001 - it becomes the outcome, or is raised again
-            error = problem
+            error = stopped_by(problem)
         return self._outcome(error, _exit(run, error))
 
     async def _async(self) -> Outcome:
         from everstep.runtime.aio import AsyncRun
 
-        handle, error = await AsyncRun.enter(self.run), None
+        try:
+            handle, error = await AsyncRun.enter(self.run), None
+        except Interrupted:
+            return self._cancelled()
         self.run.report.changed = self._changed
         try:
             self.run._give(await self._flow.function(*self._args, **self._kwargs))
         except BaseException as problem:  # noqa: BLE001 - it becomes the outcome, or is raised again
-            error = problem
+            error = stopped_by(problem)
         trouble: BaseException | None = None
         try:
             await AsyncRun.leave(handle._run, type(error) if error else None, error, None)
@@ -323,10 +336,10 @@ class _Attempt:
             trouble = problem
         return self._outcome(error, trouble)
 
-    def _open(self) -> Run:
-        self.run.__enter__()
-        self.run.report.changed = self._changed
-        return self.run
+    def _cancelled(self) -> Outcome:
+        """Somebody cancelled the run while its driver was dead."""
+        assert self.run._row is not None
+        return recorded(self._store, self.run._row, self.run.report)
 
     def _outcome(self, error: BaseException | None, trouble: BaseException | None) -> Outcome:
         """The outcome, unless the attempt itself broke: then what broke it is raised."""
@@ -400,6 +413,7 @@ def _of_child(outcome: Outcome, parent: str) -> Any:
     if outcome.status == Status.SUCCEEDED:
         return outcome.result
     if outcome.error is not None:
+        mark(outcome.error, ())  # the addresses of its steps mean nothing here
         raise outcome.error
     if outcome.status == Status.CANCELLED:
         raise StepFailed(outcome.run, "Cancelled", outcome.reason or "the child run was cancelled")
