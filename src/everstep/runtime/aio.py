@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from threading import Lock
+from threading import Lock, get_ident
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -103,6 +103,7 @@ class AsyncRun:
             entering.add_done_callback(lambda done: None if done.cancelled() or done.exception() else run._abandon())
             raise
         handle = cls(run)
+        run._owner = get_ident()
         run._root.handle = handle
         run._token = frame.set(run._root)
         signals.watch(run)

@@ -177,7 +177,7 @@ class Driver(Recorder):
         if not self._mode.silent:
             policy = self._mode.policy
             trigger = policy.due("error" if error else "step", ticket.kind, self._steps_since, time.monotonic() - self._saved_at)
-            if trigger is not None and (self._async or get_ident() == self._owner):
+            if trigger is not None and get_ident() == self._owner:
                 kind = "error" if error else "post_step" if trigger in ("on step", "on post_step") else "automatic"
                 self._fire("before_checkpoint", kind=kind)
                 return self._prepare(None, (), None, None, self._header(kind, trigger, False))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from everstep.backends.base import Backend
+from everstep.clock import clock
 from everstep.codec.frame import unwrap
 from everstep.codec.values import Decoder, decode
 from everstep.records import Kind, Record, RunRow
@@ -34,6 +35,8 @@ class Playback:
         self.status: dict[str, Any] = {}
         self.failures = 0
         self.doubtful: set[str] = set()  # steps that were running when an attempt was broken off
+        self.unsure = False  # an attempt died, and nothing was recorded since
+        self.saved_at: int | None = None
         self.words: set[str] = set()  # the addresses of the program's own events
         self.used = Used()
         self.steps_since = 0  # since the newest checkpoint; known after `count`
@@ -49,6 +52,7 @@ class Playback:
             before = self.entries.get(address)
             found = self.entries[address] = Recorded(record, before.attempts + 1 if before else 0)
             self.recent.append(found)
+            self.unsure = False
         elif kind == _ANSWER:
             self.answers[record.note or ""] = Recorded(record)
         elif kind in (_GATE, _TIMER):
@@ -66,6 +70,7 @@ class Playback:
     def _checkpoint(self, record: Record) -> None:
         header = header_of(record.meta)
         self.recent.clear()
+        self.saved_at = record.at
         if "used" in header:
             self.used = Used(*header["used"])
         if header.get("kind", "manual") == "manual":
@@ -84,6 +89,12 @@ class Playback:
             self.words.add(record.note)
         if name == "interrupted":
             self.doubtful.update(decode(data).get("steps", ()))
+        elif name == "taken_over":
+            self.unsure = True
+
+    def seconds_since(self) -> float:
+        """How long ago the newest checkpoint was made, by the wall clock; 0 if there is none."""
+        return 0.0 if self.saved_at is None else max(0.0, (clock.now_us() - self.saved_at) / 1e6)
 
     def forget(self, address: str) -> None:
         """The next call of a step that failed runs it again. How often it was tried is remembered."""
@@ -136,6 +147,7 @@ def after_base(backend: Backend, row: RunRow) -> Playback:
             if header.get("many"):
                 playback.counts = _count(backend, row, base.seq)
             playback.used = Used(*header.get("used", ()))
+            playback.saved_at = base.at
             first = base.seq + 1
     for record in read(backend, row, first):
         playback.take(record)

@@ -31,7 +31,7 @@ from everstep.runtime.steps import ABSENT, Ticket, begin, check_name, drive, val
 from everstep.snapshot.saver import Saved, Saver
 from everstep.store.journal import load_result, pack_body, result_body
 from everstep.store.model import Checkpoint, when, with_header
-from everstep.store.reading import load
+from everstep.store.reading import checked, load
 from everstep.store.refs import verified
 from everstep.store.store import BaseStore
 from everstep.store.writing import Chain, Entry
@@ -105,13 +105,25 @@ class Run(Driver):
         except BaseException:
             self._saver = None
             self._keeper.released()
-            self._store.backend.release(row)
+            self._give_back(row)
             raise
         if row.head_seq > 1:
             self._fire("after_resume", row=row)
 
+    def _give_back(self, row: RunRow) -> None:
+        """Let go of a run that could not be opened. That its last driver died must not be forgotten with that."""
+        if self._unsure:
+            chain = Chain(self._store.framer, row, row)
+            chain.entries([Entry("event", pack_body(["taken_over", encode({})]), None)])
+            with suppress(EverstepError):  # best effort: otherwise it is only given back
+                self._store.backend.commit(chain.commit(worker=None, since=0))
+                return
+        self._store.backend.release(row)
+
     def _ready(self, row: RunRow, state: Any) -> None:
         backend = self._store.backend
+        if not self._mode.workflow:
+            self._refuse_workflow(row)
         self._fire("before_load", row=row)
         played = self._played = playback.whole(backend, row) if self._mode.workflow else playback.after_base(backend, row)
         played.count()
@@ -127,6 +139,8 @@ class Run(Driver):
             saver.begin({} if state is None else decode(encode(state)))
         self._row, self._saver, self._failure = row, saver, None
         self._family, self._base, self._owner = row.family, number, get_ident()
+        self._unsure = self._unsure or played.unsure
+        self._saved_at -= played.seconds_since()
         self._root.counts.update(played.counts)
         self._steps_since = played.steps_since
         self.report.run, self.report.attempt = row.id, max(1, row.epoch)
@@ -134,6 +148,13 @@ class Run(Driver):
         if self._mode.replay == "republish":
             self._republish(played.records)
         self._fire("after_load", row=row)
+
+    def _refuse_workflow(self, row: RunRow) -> None:
+        """A workflow's journal means nothing to another program."""
+        if row.workflow is not None and "workflow" in playback.content(checked(self._store.backend, row, 1, 1)[0]):
+            raise InvalidArgument(
+                f"run {row.id!r} is a run of the workflow {row.workflow!r}", remedy="Go on with store.resume(run_id), or fork it."
+            )
 
     def _say_running(self) -> None:
         row, _ = self._open()

@@ -5,19 +5,18 @@ Relies on the backend's feed. A record that was pruned still happened: its event
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from everstep.backends.base import Backend
 from everstep.codec.frame import unwrap
 from everstep.codec.values import Decoder, decode
 from everstep.errors import DamagedRecord, EverstepError, InvalidArgument
-from everstep.records import Kind, Record, RunRow
+from everstep.records import ZERO, Kind, Record, RunRow, record_fault
 from everstep.store.events import Event
 from everstep.store.journal import open_body, show_input
 from everstep.store.model import Page, from_meta, header_of, when
 from everstep.store.reading import checked
-
-_AT_ONCE = 500
 
 
 def events(backend: Backend, after: int, run: RunRow | None, limit: int) -> Page[Event]:
@@ -33,20 +32,25 @@ def events(backend: Backend, after: int, run: RunRow | None, limit: int) -> Page
         return page
     end = backend.feed_end()
     found = backend.feed(after, limit)
-    page.extend(_proved(backend, position, record) for position, record in found)
+    page.extend(_proved(backend, found))
     page.next = found[-1][0] if len(found) >= limit else max(after, end, found[-1][0] if found else 0)
     return page
 
 
-def _proved(backend: Backend, position: int, record: Record) -> Event:
-    """An event whose record matches its digest."""
-    before = backend.records(record.run, record.seq - 1, record.seq - 1) if record.seq > 1 else []
-    from everstep.records import ZERO, record_fault
+def _proved(backend: Backend, found: list[tuple[int, Record]]) -> Iterator[Event]:
+    """Events whose records match their digests."""
+    known: dict[tuple[str, int], bytes] = {}
+    for position, record in found:
+        fault = record_fault(known.get((record.run, record.seq - 1)) or _digest_before(backend, record), record)
+        if fault:
+            raise DamagedRecord(record.run, record.seq, fault)
+        known[record.run, record.seq] = record.digest
+        yield event_of(position, record)
 
-    fault = record_fault(before[0].digest if before else ZERO, record)
-    if fault:
-        raise DamagedRecord(record.run, record.seq, fault)
-    return event_of(position, record)
+
+def _digest_before(backend: Backend, record: Record) -> bytes:
+    before = backend.records(record.run, record.seq - 1, record.seq - 1) if record.seq > 1 else []
+    return before[0].digest if before else ZERO
 
 
 def event_of(position: int | None, record: Record, replayed: bool = False) -> Event:
