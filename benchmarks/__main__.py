@@ -27,6 +27,10 @@ ROWS = {
     "turns": "a durable checkpoint of a 1 KB turn: both floors, flatness, disk, cold load",
     "large": "10 MB state with a 1 KB change, tracked and handed in",
     "window": "pop(0) + append on 10,000 messages",
+    "steps": "a durable step with a result of 1 KB: floor, processor time, flatness, fsyncs; the peers' steps",
+    "replay": "a workflow of 10,000 finished steps that is taken up again",
+    "parallel": "100 asyncio steps at once, and run.map on 8 threads",
+    "disabled": "a step of a store that is switched off",
     "tasks": "200 asyncio runs",
     "threads": "16 threads",
     "listing": "newest 20 of 10,000 checkpoints and of 100,000 runs",
@@ -42,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     folder = Path(tempfile.mkdtemp(prefix="everstep-bench-", dir=given.dir))
     started = time.monotonic()
     try:
-        options = quick(folder) if given.quick else full(folder)
+        options = (quick if given.quick else full)(folder, not given.no_peers)
         lines = [line for name in names for line in measured(name, options)]
     finally:
         shutil.rmtree(folder, ignore_errors=True)

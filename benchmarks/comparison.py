@@ -17,7 +17,7 @@ from benchmarks.options import Options
 from benchmarks.peers import LABELS
 from benchmarks.table import Line
 from benchmarks.table import ms as show
-from benchmarks.timing import first_tenth, last_tenth, ms
+from benchmarks.timing import first_tenth, last_tenth, ms, size
 
 
 @dataclass
@@ -38,25 +38,30 @@ class Rounds:
 
 
 def lines(options: Options) -> Iterator[Line]:
-    seen = {name: Rounds() for name in LABELS}
-    names = list(LABELS)
+    yield from group("turn", LABELS, options, loads=True)
+
+
+def group(unit: str, labels: dict[str, str], options: Options, loads: bool) -> Iterator[Line]:
+    """A head and a line for each of some peers, whose laps are called by `unit`."""
+    seen = {name: Rounds() for name in labels}
+    names = list(labels)
     for turn in range(options.peer_rounds):
         shift = turn % len(names)
         for name in names[shift:] + names[:shift]:
             if not seen[name].problem:
-                _guarded(name, seen[name], options, turn)
+                print(f"  peers, round {turn + 1}: {labels[name]}", file=sys.stderr, flush=True)
+                _guarded(name, seen[name], options, loads)
     yield Line(
-        f"peers, {options.peer_turns:,} turns of 1 KB / one-row insert",
-        note=f"median turn; medians of {options.peer_rounds} alternating rounds",
+        f"peers, {options.peer_turns:,} {unit}s of 1 KB / one-row insert",
+        note=f"median {unit}; medians of {options.peer_rounds} alternating rounds",
     )
     for name, rounds in seen.items():
-        yield _line(name, rounds)
+        yield _line(f"  {labels[name]}", unit, rounds)
 
 
-def _guarded(name: str, rounds: Rounds, options: Options, turn: int) -> None:
-    print(f"  peers, round {turn + 1}: {LABELS[name]}", file=sys.stderr, flush=True)
+def _guarded(name: str, rounds: Rounds, options: Options, loads: bool) -> None:
     try:
-        _round(name, rounds, options)
+        _round(name, rounds, options, loads)
         if rounds.flushes is None and shutil.which("strace"):
             rounds.flushes = fsyncs.count(name, options.folder / "peer-fsyncs" / name)
     except process.Missing as missing:
@@ -65,13 +70,15 @@ def _guarded(name: str, rounds: Rounds, options: Options, turn: int) -> None:
         rounds.problem, rounds.broken = f"FAILED: {failed}", True
 
 
-def _round(name: str, rounds: Rounds, options: Options) -> None:
+def _round(name: str, rounds: Rounds, options: Options, loads: bool) -> None:
     folder = options.folder / "peer" / name
     said = process.subject("run", name, options.peer_turns, folder)
     turns, floors = said["turns"], said["floors"]
     if len(turns) != options.peer_turns:
         raise process.Failed(f"{len(turns)} turns were timed instead of {options.peer_turns}")
-    loaded = process.subject("load", name, options.peer_turns, folder)
+    if loads:
+        rounds.load.append(process.subject("load", name, options.peer_turns, folder)["load"] / 1e6)
+    rounds.disk.append(size(folder / "own") / options.peer_turns / 1000)
     shutil.rmtree(folder)
     rounds.turn.append(ms(turns))
     rounds.floor.append(ms(floors))
@@ -79,19 +86,17 @@ def _round(name: str, rounds: Rounds, options: Options) -> None:
     rounds.first.append(ms(first_tenth(turns)))
     rounds.last.append(ms(last_tenth(turns)))
     rounds.last_ratio.append(ms(last_tenth(turns)) / ms(last_tenth(floors)))
-    rounds.disk.append(loaded["disk"] / options.peer_turns / 1000)
-    rounds.load.append(loaded["load"] / 1e6)
 
 
-def _line(name: str, rounds: Rounds) -> Line:
-    label = f"  {LABELS[name]}"
+def _line(label: str, unit: str, rounds: Rounds) -> Line:
     if rounds.problem:
         return Line(label, problem=rounds.problem, broken=rounds.broken)
-    figures = {key: median(value) for key, value in vars(rounds).items() if isinstance(value, list)}
-    flushes = "" if rounds.flushes is None else f"; fsyncs a turn: {rounds.flushes:g}"
+    figures = {key: median(value) for key, value in vars(rounds).items() if isinstance(value, list) and value}
+    loaded = f"; open and load {figures['load']:,.1f} ms" if "load" in figures else ""
+    flushes = "" if rounds.flushes is None else f"; fsyncs a {unit}: {rounds.flushes:g}"
     note = (
         f"first 10 % {figures['first']:.2f}, last 10 % {figures['last']:.2f} ms ({figures['last_ratio']:.1f}x); "
-        f"disk {figures['disk']:.1f} KB a turn; open and load {figures['load']:,.1f} ms{flushes}"
+        f"disk {figures['disk']:.1f} KB a {unit}{loaded}{flushes}"
     )
     return Line(
         label, show(figures["turn"]), show(figures["floor"]), figures["ratio"], note=note, raw={**figures, "flushes": rounds.flushes}

@@ -13,17 +13,20 @@ from benchmarks import process
 from benchmarks.options import Options
 from benchmarks.table import Bar, Line
 
-NAME = "fsyncs for each durable checkpoint"
 FEW, MANY = 10, 50
 CALLS = ("fsync(", "fdatasync(", "sync_file_range(", "msync(", "syncfs(")
 
 
 def lines(options: Options) -> Iterator[Line]:
+    yield line("checkpoint", "everstep", options)
+
+
+def line(what: str, name: str, options: Options) -> Line:
+    label = f"fsyncs for each durable {what}"
     if shutil.which("strace") is None:
-        yield Line(NAME, problem="SKIPPED: strace is not installed, nothing was counted")
-        return
-    each = count("everstep", options.folder / "fsyncs")
-    yield Line(NAME, f"{each:g}", "", each, Bar("==", 1, ""), f"strace, N={MANY} less N={FEW}, over {MANY - FEW}")
+        return Line(label, problem="SKIPPED: strace is not installed, nothing was counted")
+    each = count(name, options.folder / "fsyncs" / name)
+    return Line(label, f"{each:g}", "", each, Bar("==", 1, ""), f"strace, N={MANY} less N={FEW}, over {MANY - FEW}")
 
 
 def count(name: str, folder: Path) -> float:

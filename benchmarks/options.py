@@ -11,7 +11,14 @@ class Options:
     """`folder` must lie on the disk that one wants to know about."""
 
     folder: Path
+    peers: bool = True
     turns: tuple[int, ...] = (1_000, 20_000)
+    steps: tuple[int, ...] = (1_000, 10_000)
+    replayed: int = 10_000
+    replays: int = 5
+    peer_replayed: int = 2_000
+    calls: int = 20_000
+    parallel: int = 100
     large_edits: int = 400
     handed_edits: int = 60
     window_turns: int = 1_000
@@ -29,14 +36,20 @@ class Options:
     peer_rounds: int = 3
 
 
-def full(folder: Path) -> Options:
-    return Options(folder)
+def full(folder: Path, peers: bool) -> Options:
+    return Options(folder, peers)
 
 
-def quick(folder: Path) -> Options:
+def quick(folder: Path, peers: bool) -> Options:
     return Options(
         folder,
+        peers,
         turns=(1_000, 3_000),
+        steps=(1_000, 3_000),
+        replayed=3_000,
+        replays=3,
+        peer_replayed=200,
+        calls=5_000,
         large_edits=100,
         handed_edits=20,
         window_turns=200,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import resource
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median
@@ -56,6 +58,14 @@ def last_tenth(times: Sequence[int]) -> Sequence[int]:
 def size(folder: Path) -> int:
     """Bytes in all files under a folder."""
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def memory() -> int:
+    """The most bytes of memory that this process has held so far."""
+    status = Path("/proc/self/status")
+    if status.exists():  # on Linux, ru_maxrss begins with what the parent held
+        return int(status.read_text().partition("VmHWM:")[2].split()[0]) * 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 class Laps:

@@ -26,7 +26,7 @@ def lines(options: Options) -> Iterator[Line]:
         folder = options.folder / f"turns-{turns}"
         times = measure(turns, folder)
         yield from against_floors(turns, times)
-        yield flatness(turns, times)
+        yield flatness(f"last 10 % / first 10 %, N={turns:,}", times)
         yield disk(turns, size(folder / "own"))
         yield cold_load(turns, folder, options.loads)
 
@@ -67,7 +67,7 @@ def against_floors(turns: int, times: Times) -> Iterator[Line]:
         )
 
 
-def flatness(turns: int, times: Times) -> Line:
+def flatness(name: str, times: Times) -> Line:
     """How much dearer the last tenth is than the first. The bar is on the ratio normalised by the raw append of the same turns.
 
     The raw append does the same work at each turn, so that what it shows is the drift of the disk; the one-row insert would not
@@ -77,7 +77,7 @@ def flatness(turns: int, times: Times) -> Line:
     floor_first, floor_last = ms(first_tenth(times["raw"])), ms(last_tenth(times["raw"]))
     plain = last / first
     return Line(
-        f"last 10 % / first 10 %, N={turns:,}",
+        name,
         f"{first:.3f}>{last:.3f} ms",
         f"{floor_first:.3f}>{floor_last:.3f}",
         plain / (floor_last / floor_first),

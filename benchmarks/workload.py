@@ -45,6 +45,12 @@ def messages(count: int, seed: int = 11) -> list[Message]:
     return [message(i, rng) for i in range(count)]
 
 
+def results(count: int, seed: int = 13) -> list[Message]:
+    """Small ones: about 100 bytes each."""
+    rng = Random(seed)
+    return [{"id": f"r-{i:06}", "ok": True, "text": text(rng, 64)} for i in range(count)]
+
+
 def state(held: list[Message] | None = None) -> State:
     return {
         "messages": held or [],

@@ -2,6 +2,9 @@
 
 A peer takes the messages one turn at a time, makes its state durable as well as it can by its own settings, and loads the
 newest state. The laps are ended right after the save returned. Peers are imported only in a child process.
+
+The peers of steps are the same with durable steps instead of states: each item is the result of one step of a workflow, and
+`resume` takes up that workflow after its process has died.
 """
 
 from __future__ import annotations
@@ -23,12 +26,26 @@ LABELS = {
     "agent_framework": "agent-framework FileCheckpointStorage",
 }
 
+STEP_LABELS = {
+    "everstep_steps": "everstep, workflow",
+    "everstep_joined": "everstep, every(steps=1): step and checkpoint",
+    "dbos_steps": "dbos workflow, SQLite",
+}
+
 
 class Peer(Protocol):
     def run(self, items: list[Message], folder: Path, laps: Laps) -> None: ...
 
     def load(self, folder: Path) -> int:
         """The number of messages in the newest state."""
+        ...
+
+
+class StepPeer(Protocol):
+    def run(self, items: list[Message], folder: Path, laps: Laps) -> None: ...
+
+    def resume(self, items: list[Message], folder: Path) -> int:
+        """Nanoseconds from the workflow's first line to its last, when it runs again in a new process."""
         ...
 
 

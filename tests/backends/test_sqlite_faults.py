@@ -17,13 +17,21 @@ from everstep.backends.sqlite import SqliteBackend
 from everstep.backends.sqlite_transaction import Transaction
 from everstep.errors import Damaged, EverstepError, InvalidArgument, StoreBusy, StoreFull
 from everstep.records import Tag
-from everstep.testing.rows import new_run, new_worker, next_commit
+from everstep.testing.rows import new_letter, new_run, new_worker, next_commit
 
 
 def tamper(path: Path, statement: str) -> None:
     """Change a store behind its back: through the same SQLite library, whose locks know of each other within a process."""
     connection = apsw.Connection(str(path))
     connection.execute(statement)
+    connection.close()
+
+
+def without_types(path: Path, table: str) -> None:
+    """Let a table hold what a flipped bit makes of a column's type."""
+    connection = apsw.Connection(str(path))
+    connection.execute("PRAGMA writable_schema = ON")
+    connection.execute("UPDATE sqlite_master SET sql = replace(sql, 'STRICT', '') WHERE name = ?", (table,))
     connection.close()
 
 
@@ -148,6 +156,10 @@ def read_everything(path: Path) -> None:
             lambda: backend.checkpoints("r", Query(tags=("t",))),
             lambda: backend.chunks(b"f" * 16, [b"d" * 32]),
             lambda: backend.tags("r"),
+            lambda: backend.letters("r"),
+            lambda: backend.due(100),
+            lambda: backend.feed(0, 99),
+            backend.feed_end,
             lambda: backend.run("r"),
             backend.manifest,
             backend.stats,
@@ -173,6 +185,7 @@ def test_flipped_bits_are_errors_of_ours_and_nothing_else(tmp_path: Path) -> Non
         commit = next_commit(row, b"body" * 20, note=f"n{i}", tags=("t",), meta='{"k": 1}', chunks=((b"d" * 32, b"frame"),))
         backend.commit(commit)
         row = commit.run
+        backend.post(new_letter(row, f"letter {i}", i), "r")
     backend.close()
     content = original.read_bytes()
     used = [i for i, byte in enumerate(content) if byte]
@@ -207,6 +220,20 @@ def test_a_damaged_row_is_named(tmp_path: Path, statement: str, error: str) -> N
     with pytest.raises(Damaged) as caught:
         (backend.run("r"), backend.records("r", 0, 9), backend.checkpoints("r", Query(meta={"k": 1})))
     assert caught.value.code.startswith(error)
+    backend.close()
+
+
+def test_a_checkpoint_number_of_the_wrong_type_is_damage_where_it_is_searched_by(tmp_path: Path) -> None:
+    backend = SqliteBackend(tmp_path / "s.db")
+    row = new_run("r")
+    backend.commit(Commit(row, None))
+    backend.commit(next_commit(row))
+    without_types(tmp_path / "s.db", "records")
+    tamper(tmp_path / "s.db", "UPDATE records SET number = 'text'")
+    with pytest.raises(Damaged):
+        backend.checkpoints("r", Query(after=1))
+    with pytest.raises(Damaged):
+        backend.tag(Tag.make(row.key, "t", 1, 1), "r")
     backend.close()
 
 

@@ -48,7 +48,7 @@ def test_a_store_says_what_it_is(tmp_path: Path) -> None:
     SqliteBackend(tmp_path / "s.db").close()
     with sqlite3.connect(tmp_path / "s.db") as database:
         assert database.execute("PRAGMA application_id").fetchone() == (0x45565354,)
-        assert database.execute("PRAGMA user_version").fetchone() == (1,)
+        assert database.execute("PRAGMA user_version").fetchone() == (2,)
         assert database.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
@@ -84,12 +84,27 @@ def test_a_newer_format_is_refused_and_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     SqliteBackend(path).close()
     with sqlite3.connect(path) as database:
-        database.execute("PRAGMA user_version = 2")
+        database.execute("PRAGMA user_version = 3")
     database.close()
     before = path.read_bytes()
-    with pytest.raises(NewerFormat, match="format 2"):
+    with pytest.raises(NewerFormat, match="format 3"):
         SqliteBackend(path)
     assert path.read_bytes() == before
+
+
+def test_a_store_that_another_process_brings_to_a_newer_format_is_written_no_more(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    backend = SqliteBackend(path)
+    row = new_run()
+    backend.commit(Commit(row, None))
+    with sqlite3.connect(path) as database:
+        database.execute("PRAGMA user_version = 3")
+    database.close()
+    with pytest.raises(NewerFormat, match="format 3") as caught:
+        backend.commit(next_commit(row))
+    assert caught.value.written == "no"
+    assert backend.run(row.id) == row
+    backend.close()
 
 
 def test_a_trigger_smuggled_into_a_store_does_not_run(tmp_path: Path) -> None:

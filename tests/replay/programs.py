@@ -96,7 +96,22 @@ def open_store() -> everstep.Store:
     store = everstep.open(ASK["store"], **options)
     if "after_commit" in ASK:
         die_between_commit_and_return(store, ASK["after_commit"])
+    if "signal_at_end" in ASK:
+        signal_at_the_end(store, ASK["signal_at_end"])
     return store
+
+
+def signal_at_the_end(store: everstep.Store, number: int) -> None:
+    """Be sent a signal when the last commit of a run has been made, and before its block is left."""
+    backend: Any = store.backend
+    commit = backend.commit
+
+    def commit_and_signal(asked: Any) -> None:
+        commit(asked)
+        if asked.run.status == "succeeded":
+            os.kill(os.getpid(), number)
+
+    backend.commit = commit_and_signal
 
 
 def die_between_commit_and_return(store: everstep.Store, address: str) -> None:

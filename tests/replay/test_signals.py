@@ -110,8 +110,7 @@ def test_a_signal_between_steps_stops_there(world: World, name: str, place: str,
     child.signal(number)
     if name == "async own loop" and place == "after":  # the loop's thread is busy: it is heard when that is over
         child.tell()
-    saved_already = place == "turned"
-    stopped(world, child, number, 3, "manual" if saved_already else "interrupt")
+    stopped(world, child, number, 3)
     goes_on(world, asked)
     assert world.counts() == {f"square {i}": 1 for i in range(N)}
 
@@ -194,6 +193,19 @@ def test_a_signal_makes_lagging_steps_durable(world: World, durability: str, num
     stopped(world, child, number, 4)
     goes_on(world, asked)
     assert world.counts() == {f"square {i}": 1 for i in range(N)}
+
+
+@SIGNALS
+@pytest.mark.parametrize("name", ["workflow", "async workflow", "async workflow in a loop", "own loop", "async own loop"])
+def test_a_signal_while_a_run_is_being_closed_is_not_lost(world: World, name: str, number: int) -> None:
+    asked, _ = PROGRAMS[name]
+    child = world.start(**asked, signal_at_end=number)
+    assert child.wait() == 128 + number
+    assert child.heard() == "", "the program went on"
+    with world.open() as store:
+        assert (store.get("r").status, store.get("r").open) == ("succeeded", False)
+    assert world.counts() == {f"square {i}": 1 for i in range(N)}
+    world.verify()
 
 
 def test_a_program_with_handlers_of_its_own_keeps_them(world: World) -> None:

@@ -219,6 +219,8 @@ def _first_with(rows: Rows, low: int, top: int, number: int) -> int:
     while low < above:
         middle = (low + above) // 2
         found = rows("number_from", (middle, top))
+        if found and type(found[0][1]) is not int:
+            raise Damaged(f"record {found[0][0] & MAX_SEQ} of run number {found[0][0] >> 31} is damaged: a column has the wrong type")
         if not found or found[0][1] >= number:
             above = middle
         else:

@@ -225,7 +225,7 @@ class Transaction:
         taken: list[Any] = self._execute(_SQL["take_letter"], (pk, name)).fetchall()
         for (check,) in taken:
             self._letters.pop(pk, None)
-            self._delta -= int.from_bytes(check)
+            self._delta -= _number(check)
 
     def _count_letters(self, pk: int) -> int:
         """How many letters a run has. Remembered: a loop of commits pays for one look, not for one each."""
@@ -254,7 +254,7 @@ class Transaction:
         """A run with all that belongs to it, and its family's chunks if nobody of the family is left."""
         self._write_gathered()
         checks = [check for (check,) in self._execute(_SQL["checks"], (pk,))]
-        self._delta -= sum(int.from_bytes(check) for check in (row.check, *checks))
+        self._delta -= sum(_number(check) for check in (row.check, *checks))
         self._label(pk, row.tags, row.meta, (), None)
         self._execute(_SQL["drop_tags"], (pk,))
         self._execute(_SQL["drop_letters"], (pk,))
@@ -281,6 +281,13 @@ class Transaction:
         """The rows of one of the named reads, as this transaction sees them."""
         self._write_gathered()
         return self._execute(_READ[name], values).fetchall()
+
+
+def _number(check: Any) -> int:
+    """A stored check as a number. Not an error of ours if it is none: that would leave what the operation wrote before in the batch."""
+    if type(check) is not bytes:
+        raise apsw.CorruptError("a check is no blob")
+    return int.from_bytes(check)
 
 
 def _only_head_differs(run: RunRow, was: RunRow) -> bool:

@@ -96,6 +96,7 @@ class AsyncRun:
     @classmethod
     async def enter(cls, run: Run) -> AsyncRun:
         run._async = True
+        run._task = asyncio.current_task()
         entering = asyncio.ensure_future(asyncio.to_thread(run._enter))
         try:
             await asyncio.shield(entering)
@@ -112,9 +113,12 @@ class AsyncRun:
     @staticmethod
     async def leave(run: Run, *problem: Any) -> None:
         run._leave_frame()
-        await asyncio.shield(asyncio.to_thread(run._leave, problem[1]))
-        signals.unwatch(run)
-        run._exit_process(problem[1])
+        error = signals.told(run, problem[1])
+        try:
+            await asyncio.shield(asyncio.to_thread(run._leave, error))
+        finally:
+            signals.unwatch(run)
+        run._exit_process(error)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._run, name)

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from typing import Any
+import time
+from typing import TYPE_CHECKING, Any
 
 from everstep.clock import clock
 from everstep.errors import StepTimeout
+from everstep.runtime import signals
 from everstep.runtime.context import Frame, frame
 from everstep.runtime.steps import Ticket, failed, recorded_outcome, remaining, succeeded
+
+if TYPE_CHECKING:
+    from everstep.runtime.driver import Driver
 
 
 async def adrive(ticket: Ticket, handle: Any) -> Any:
@@ -23,7 +28,7 @@ async def adrive(ticket: Ticket, handle: Any) -> Any:
     while True:
         wait = remaining(ticket)
         if wait:
-            await asyncio.sleep(wait)
+            await _nap(run, wait)
         try:
             result = await _acall(ticket, handle)
         except Exception as error:
@@ -31,7 +36,8 @@ async def adrive(ticket: Ticket, handle: Any) -> Any:
             await handle._write_step(ticket, error)
             if delay is None:
                 raise
-            await asyncio.sleep(delay)
+            await _nap(run, delay)
+            run._try_again(ticket)
         except BaseException as error:
             run._break_off(ticket, error)
             raise
@@ -39,6 +45,15 @@ async def adrive(ticket: Ticket, handle: Any) -> Any:
             succeeded(ticket, result)
             await handle._write_step(ticket, None)
             return result
+
+
+async def _nap(run: Driver, seconds: float) -> None:
+    """Wait in this task, a little at a time, so that a signal is heard."""
+    until = time.monotonic() + seconds
+    while (left := until - time.monotonic()) > 0:
+        await asyncio.sleep(min(left, 0.2))
+        if signals.seen() is not None:
+            run._boundary()
 
 
 async def _acall(ticket: Ticket, handle: Any) -> Any:

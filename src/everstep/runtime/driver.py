@@ -5,6 +5,7 @@ Relies on `Recorder` for writing and on `Playback` for what was recorded; `Run` 
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from dataclasses import replace
@@ -15,7 +16,7 @@ from everstep.backends.base import Commit
 from everstep.clock import clock
 from everstep.codec.frame import unwrap
 from everstep.codec.values import decode, encode
-from everstep.errors import Interrupted, Suspended
+from everstep.errors import Interrupted, StoreClosed, Suspended
 from everstep.records import Kind, Letter, Record, RunRow
 from everstep.runtime import gates, playback, signals
 from everstep.runtime.context import Frame, frame
@@ -45,8 +46,10 @@ class Driver(Recorder):
         self._dry = mode.replay == "validate"
         self._accept = mode.accept
         self._worker = worker
+        self._pid = os.getpid()
         self._numbering = threading.Lock()
         self._async = False
+        self._task: Any = None  # that of asyncio in which the run was opened
         self._reset()
 
     def _reset(self) -> None:
@@ -89,6 +92,8 @@ class Driver(Recorder):
     def _before_step(self, ticket: Ticket) -> tuple[Any] | None:
         """All that comes before a step is run. Gives (result,) if it need not be run at all."""
         self._open()
+        if os.getpid() != self._pid:
+            raise StoreClosed(f"run {self.id!r} was opened before this process was forked", remedy="Open the store anew in the child.")
         if self._dry:
             self._refuse_unrecorded(ticket)
             return None
@@ -199,7 +204,8 @@ class Driver(Recorder):
     def _after_step(self, ticket: Ticket, error: Exception | None, commit: Commit) -> None:
         self._flight.pop(ticket.address, None)
         self.report.executed += 1
-        self._unsure = False
+        if self._unsure:
+            self._unsure = not self._alone(ticket.address)
         if ticket.options.key is not None:
             self._remember(ticket.address, commit)
         if commit.run.checkpoints != (commit.was.checkpoints if commit.was else 0):
@@ -212,6 +218,27 @@ class Driver(Recorder):
             if error is not None:
                 self._fire("error", step=ticket.address, error=repr(error))
         self._boundary()
+
+    def _alone(self, address: str) -> bool:
+        """Whether a step that ended was the only one which the last attempt can have died in: no other runs, and no lost one came after it.
+
+        One that ended in a thread or task beside the program's own tells nothing about those of the others.
+        """
+        beside = any(not address.startswith(f"{other}/") for other in self._flight)
+        return not beside and self._durability == "sync" and get_ident() == self._owner and self._in_own_task()
+
+    def _in_own_task(self) -> bool:
+        if self._task is None:
+            return True
+        import asyncio
+
+        return asyncio.current_task() is self._task
+
+    def _try_again(self, ticket: Ticket) -> None:
+        """The next attempt of a step begins."""
+        ticket.attempt += 1
+        if ticket.options.at_most_once:
+            gates.write_intent(self, ticket)
 
     def _remember(self, address: str, commit: Commit) -> None:
         """A step with a key may be asked for again by the same program."""

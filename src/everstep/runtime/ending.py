@@ -11,6 +11,7 @@ from everstep.codec.values import encode
 from everstep.errors import Interrupted, Suspended, Waiting
 from everstep.records import CHILD, Letter, Status
 from everstep.runtime.gates import keep_asleep
+from everstep.runtime.playback import taken_over
 from everstep.runtime.steps import failed_steps
 from everstep.store.journal import error_body, pack_body
 
@@ -56,7 +57,9 @@ def ending_of(run: Run, error: BaseException | None) -> Ending:
         ending = _failed(run, error)
     else:
         _break_off(run, type(error).__name__)
-        return Ending()
+        ending = Ending()
+    if run._unsure and error is not None:
+        run._entries.append(taken_over())
     seconds = run._played.used.seconds + time.monotonic() - run._began
     if run._mode.budget is not None:
         ending.about["seconds"] = round(seconds, 3)

@@ -245,10 +245,15 @@ def begin_once(run: Driver, ticket: Ticket) -> tuple[Any] | None:
         answer = decide(run, f"{ticket.address}?{ticket.attempt}", question, shape, None, NONE, None)
         if answer != "run":
             return _settle_once(run, ticket, answer)
-    ticket.started = clock.now_us()
-    run._put("step", ticket.body(RUNNING, NOTHING, None, None, {}), ticket.address)
-    run._write_entries()
+    write_intent(run, ticket)
     return None
+
+
+def write_intent(run: Driver, ticket: Ticket) -> None:
+    """Write down that an attempt begins, and how many came before it."""
+    ticket.started = clock.now_us()
+    run._put("step", ticket.body(RUNNING, NOTHING, None, None, {"tried": ticket.tried} if ticket.tried else {}), ticket.address)
+    run._write_entries()
 
 
 def _settle_once(run: Driver, ticket: Ticket, answer: str) -> tuple[Any]:

@@ -16,6 +16,7 @@ from everstep.records import CHILD, Kind, Letter, RunRow, Status
 from everstep.runtime import schema as shapes
 from everstep.runtime import workflow
 from everstep.runtime.host import Host
+from everstep.runtime.playback import taken_over
 from everstep.store.gates import Gate, list_gates
 from everstep.store.journal import FAILED, SUCCEEDED, Recorded
 from everstep.store.query import check_text
@@ -95,6 +96,8 @@ def _apply(store: Host, row: RunRow, name: str, reason: str | None, status: Stat
         return
     try:
         chain = Chain(store.framer, held, held)
+        if row.worker is not None:
+            chain.entries([taken_over()])
         chain.status(status, reason=f"{name}: {reason}" if reason else name)
         store.backend.commit(chain.commit(worker=None, since=0))
     except BaseException:

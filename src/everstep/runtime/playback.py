@@ -11,12 +11,13 @@ from typing import Any
 from everstep.backends.base import Backend
 from everstep.clock import clock
 from everstep.codec.frame import unwrap
-from everstep.codec.values import Decoder, decode
+from everstep.codec.values import Decoder, decode, encode
 from everstep.records import Kind, Record, RunRow
 from everstep.runtime.budget import Used
-from everstep.store.journal import FAILED, RUNNING, Recorded, open_body, read
+from everstep.store.journal import FAILED, RUNNING, Recorded, open_body, pack_body, read
 from everstep.store.model import asked_for, header_of
 from everstep.store.reading import checkpoint_record
+from everstep.store.writing import Entry
 
 _STEP, _GATE, _ANSWER, _TIMER, _EVENT = (k.value for k in (Kind.STEP, Kind.GATE, Kind.ANSWER, Kind.TIMER, Kind.EVENT))
 _STATUS, _CHECKPOINT, _START = Kind.STATUS.value, Kind.CHECKPOINT.value, Kind.START.value
@@ -113,6 +114,11 @@ class Playback:
                 used.steps += 1
                 used.tokens += found.body[9]
                 used.cost += found.body[10]
+
+
+def taken_over() -> Entry:
+    """Says that an attempt died: the steps that it may have been in stay doubtful, whoever has the run meanwhile."""
+    return Entry("event", pack_body(["taken_over", encode({})]), None)
 
 
 def content(record: Record) -> dict[str, Any]:

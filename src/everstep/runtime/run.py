@@ -97,7 +97,7 @@ class Run(Driver):
             self._ready(verified(first), state)
             return
         row = verified(self._keeper.acquire(first.id))
-        self._unsure = first.worker is not None  # its last driver never gave it back
+        self._unsure = first.worker is not None or row.epoch > first.epoch + 1  # its last driver never gave it back, or nobody knows
         try:
             self._fire("before_resume" if row.head_seq > 1 else "before_run", row=row)
             self._ready(row, state)
@@ -114,7 +114,7 @@ class Run(Driver):
         """Let go of a run that could not be opened. That its last driver died must not be forgotten with that."""
         if self._unsure:
             chain = Chain(self._store.framer, row, row)
-            chain.entries([Entry("event", pack_body(["taken_over", encode({})]), None)])
+            chain.entries([playback.taken_over()])
             with suppress(EverstepError):  # best effort: otherwise it is only given back
                 self._store.backend.commit(chain.commit(worker=None, since=0))
                 return
@@ -378,6 +378,7 @@ class Run(Driver):
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._leave_frame()
+        error = signals.told(self, error)
         self._leave(error)
         self._exit_process(error)
 
@@ -387,11 +388,14 @@ class Run(Driver):
         except ValueError:
             frame.set(None)  # left in another context than it was entered in
 
-    @staticmethod
-    def _exit_process(error: BaseException | None) -> None:
-        """A signal asked the whole program to stop, not only this run."""
+    def _exit_process(self, error: BaseException | None) -> None:
+        """A signal asked the whole program to stop, not only this run; a child run leaves that to its caller."""
+        missed = signals.missed()
         if isinstance(error, Interrupted) and error.exit_code is not None:
-            raise SystemExit(error.exit_code) from error
+            if not self._mode.driven:
+                raise SystemExit(error.exit_code) from error
+        elif missed is not None and (error is None or isinstance(error, Exception)):
+            raise SystemExit(128 + missed) from error
 
     def _leave(self, error: BaseException | None) -> None:
         """Record how the run ended; an error of the program goes before one of ours."""

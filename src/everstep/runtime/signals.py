@@ -11,7 +11,7 @@ import signal
 import threading
 from typing import TYPE_CHECKING, Any
 
-from everstep.errors import Interrupted
+from everstep.errors import Interrupted, Suspended
 
 if TYPE_CHECKING:
     from everstep.runtime.run import Run
@@ -20,6 +20,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _open: list[Run] = []
 _before: dict[int, Any] = {}
 _seen: int | None = None
+_missed: int | None = None
 
 
 def watch(run: Run) -> None:
@@ -32,14 +33,34 @@ def watch(run: Run) -> None:
 
 
 def unwatch(run: Run) -> None:
-    global _seen
-    if run not in _open:
-        return
+    global _seen, _missed
+    in_main = threading.current_thread() is threading.main_thread()
+    if run not in _open or (run._async and not in_main):
+        return  # an async run is closed in a thread, and taken off here when its task goes on
     _open.remove(run)
     if not _open:
-        _seen = None
-        if threading.current_thread() is threading.main_thread():
+        _missed, _seen = _seen, None
+        if in_main:
             _restore()
+
+
+def missed() -> int | None:
+    """A signal that came while the last run was being closed, or that this run was stopped by; it is told once."""
+    global _missed
+    found, _missed = _missed, None
+    return found
+
+
+def told(run: Run, error: BaseException | None) -> BaseException | None:
+    """What a run is left with; where a signal came in the form of something else, `Interrupted`.
+
+    A task is stopped by cancelling it, and a run around another one sees the exit of that.
+    """
+    found = seen()
+    if found is None or error is None or isinstance(error, (Exception, Suspended)):
+        return error
+    by_signal = type(error).__name__ == "CancelledError" or isinstance(error.__cause__, Interrupted)
+    return Interrupted(run.id, f"signal {found[0]}", found[1]) if by_signal else error
 
 
 def seen() -> tuple[str, int] | None:
@@ -71,23 +92,24 @@ def _restore() -> None:
 
 def _handle(number: int, stack: Any) -> None:
     global _seen
+    if not _open:  # the last run was closed in another thread, where handlers cannot be changed
+        _restore()
+        signal.raise_signal(number)
+        return
     if _seen is not None:
-        _stop_now(number, stack)
+        _stop_now(number)
         return
     _seen = number
     if any(run._flight or run._saving for run in _open):
         return
-    handler = _before.get(number)
-    if _open and _open[-1]._async:
-        if callable(handler) and handler is not signal.default_int_handler:
-            handler(number, stack)  # asyncio cancels the main task: raising here would hit the loop instead
-            return
-        _stop_now(number, stack)
-        return
-    raise Interrupted(_open[-1]._name() if _open else "", f"signal {signal.Signals(number).name}", 128 + number)
+    tasks = {run._task for run in _open if run._task is not None and not run._mode.driven}
+    if not _open[-1]._async:
+        raise Interrupted(_open[-1]._name(), f"signal {signal.Signals(number).name}", 128 + number)
+    for task in tasks:  # raising here would hit the loop instead
+        task.get_loop().call_soon_threadsafe(task.cancel)
 
 
-def _stop_now(number: int, stack: Any) -> None:
+def _stop_now(number: int) -> None:
     if number == signal.SIGTERM:
         raise SystemExit(128 + number)
     raise KeyboardInterrupt

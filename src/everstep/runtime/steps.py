@@ -254,7 +254,7 @@ def _find(ticket: Ticket) -> None:
         ticket.unsure = not body[12].get("again") and status == RUNNING
         ticket.again = ticket.unsure or run._unsure or ticket.address in run._played.doubtful
         ticket.attempt += 1
-        ticket.tried = 0 if body[12].get("again") or status == RUNNING else body[12].get("tried", found.attempts + 1)
+        ticket.tried = 0 if body[12].get("again") else body[12].get("tried", 0 if status == RUNNING else found.attempts + 1)
         ticket.found = found if not body[12].get("again") else None
         return
     ticket.found, ticket.done = found, True
@@ -293,6 +293,7 @@ def drive(ticket: Ticket) -> Any:
             if delay is None:
                 raise
             run._nap(delay)
+            run._try_again(ticket)
         except BaseException as error:
             run._break_off(ticket, error)
             raise
@@ -392,8 +393,6 @@ def failed(ticket: Ticket, error: Exception, final: bool = False) -> float | Non
     else:
         mark(error, (ticket.address, *getattr(error, "__everstep_steps__", ())))
     run._put("step", ticket.body(FAILED, NOTHING, None, error_body(error), flags), ticket.address)
-    if delay is not None:
-        ticket.attempt += 1
     return delay
 
 

@@ -348,6 +348,8 @@ class _Attempt:
             raise trouble
         if error is not None and not isinstance(error, (Exception, Suspended)):
             raise error
+        if isinstance(error, Interrupted) and error.exit_code is not None:
+            raise error  # a child run: its caller stops, too
         if run._failure is not None or isinstance(error, LostLease):
             raise run._failure or error or EverstepError()
         assert run._row is not None

@@ -63,7 +63,7 @@ def _make(
         parent_number=origin.number if origin is not None else 0,
     )  # fmt: skip
     chain = Chain(framer, child, None)
-    saves = sum(1 for r in [*records, *([origin] if origin else [])] if r.kind == Kind.CHECKPOINT and _by_hand(r))
+    saves = _saves([*records, *([origin] if origin else [])]) if workflow else 0
     where = {"number": origin.number, "digest": origin.digest} if origin is not None else {}
     chain.start(**about, parent=row.id, **where, **({"saves": saves, "edited": edit is not None} if workflow else {}))
     chain.entries([_copy(r) for r in records if r.kind in _ENTRIES and r.body is not None and (workflow or _has_key(r))])
@@ -72,7 +72,8 @@ def _make(
         saver = Saver(framer.wrap)
         saver.begin(_edited(reading.load(backend, row, origin.number).revived(), edit))
         chain.checkpoint(saver.build(whole=True), f"fork of {row.id}@{origin.number}", (), with_header(None, header))
-    chain.status(Status.WAITING)
+    again = _again(read(backend, row, 1), records) if workflow else []
+    chain.status(Status.WAITING, **({"steps": again} if again else {}))
     commit = chain.commit()
     backend.commit(commit)
     return commit.run
@@ -80,11 +81,35 @@ def _make(
 
 def _start_of(records: list[Record]) -> dict[str, Any]:
     """What the first record of a workflow's run says about it."""
-    body = records[0].body if records and records[0].seq == 1 else None
-    said = Decoder().decode(unwrap(body)) if body is not None else {}
-    return (
-        {k: said[k] for k in ("workflow", "version", "input", "input_digest", "definition") if k in said} if isinstance(said, dict) else {}
-    )
+    said = _said(records[0]) if records and records[0].seq == 1 else {}
+    return {k: said[k] for k in ("workflow", "version", "input", "input_digest", "definition") if k in said}
+
+
+def _said(record: Record) -> dict[str, Any]:
+    said = Decoder().decode(unwrap(record.body)) if record.body is not None else {}
+    return said if isinstance(said, dict) else {}
+
+
+def _saves(records: list[Record]) -> int:
+    """How often the program had asked for a checkpoint by then. A fork's own first one was asked for by nobody, and stands for those before it."""
+    said = _said(records[0])
+    made = sum(1 for r in records if r.kind == Kind.CHECKPOINT and _by_hand(r))
+    if not said.get("number"):
+        return made
+    return int(said.get("saves", 0)) + made - 1 if made else 0
+
+
+def _again(everything: list[Record], records: list[Record]) -> list[str]:
+    """The steps whose newest record is a failure that failed the run: they run again, in a fork as in the run itself."""
+    newest = {r.note: r.seq for r in records if r.kind == Kind.STEP}
+    found: dict[str, None] = {}
+    latest: dict[str | None, int] = {}
+    for record in everything:
+        if record.kind == Kind.STEP:
+            latest[record.note] = record.seq
+        elif record.kind == Kind.STATUS:
+            found.update(dict.fromkeys(a for a in _said(record).get("steps", ()) if a in newest and latest.get(a) == newest[a]))
+    return list(found)
 
 
 def _copy(record: Record) -> Entry:

@@ -44,14 +44,25 @@ def together(tasks: Sequence[Task], concurrency: int) -> list[Any]:
         ]
         for thread in threads:
             thread.start()
-        try:
-            for thread in threads:
-                thread.join()
-        except BaseException:
-            line.stopped = True
-            raise
+        _wait(threads, line)
     _raise(tasks)
     return [task.result for task in tasks]
+
+
+def _wait(threads: Sequence[threading.Thread], line: _Line) -> None:
+    """Until all have ended. A first signal lets those that work finish what they do; a second one leaves them to themselves."""
+    held: Suspended | None = None
+    for thread in threads:
+        while thread.is_alive():
+            try:
+                thread.join()
+            except Suspended as signal:
+                line.stopped, held = True, signal
+            except BaseException:
+                line.stopped = True
+                raise
+    if held is not None:
+        raise held
 
 
 class _Line:

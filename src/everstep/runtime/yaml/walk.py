@@ -140,7 +140,7 @@ class Walk:
         if why is not None:
             return self._skip(step, why)
         if isinstance(step.action, Gate):
-            return self._gate(step, step.action)
+            return self._gate(step, step.action, alone)
         if step.for_each is not None:
             return self._for_each(step, step.for_each)
         keep = (lambda result: self._keep(step, Ended("succeeded", result))) if alone else None
@@ -164,17 +164,24 @@ class Walk:
                 run._put("step", ticket.body(SUCCEEDED, NOTHING, None, None, {"skipped": True, "why": why}), ticket.address)
         return _SKIPPED
 
-    def _gate(self, step: Step, gate: Gate) -> Ended:
+    def _gate(self, step: Step, gate: Gate, alone: bool) -> Ended:
         what = f"step '{step.id}': condition"
         if gate.ask is None:
-            assert gate.condition is not None
-            passed = self._run.gate(step.id, condition=partial(self._evaluate, gate.condition, what))
+            passed = self._run.gate(step.id, condition=partial(self._decide, step, gate, what, alone))
             return Ended("succeeded", passed, passed)
         options: dict[str, Any] = {"default": gate.default[0]} if gate.default else {}
         question = as_text(self._evaluate(gate.ask, f"step '{step.id}': ask"))
         answer = self._run.gate(step.id, question, schema=gate.schema, timeout=gate.timeout, **options)
         passed = gate.condition is None or bool(self._evaluate(gate.condition, what, answer=answer))
         return Ended("succeeded", answer, passed)
+
+    def _decide(self, step: Step, gate: Gate, what: str, alone: bool) -> bool:
+        """A condition; the checkpoint that a policy wants at gates is to know what came of it."""
+        assert gate.condition is not None
+        passed = bool(self._evaluate(gate.condition, what))
+        if alone:
+            self._keep(step, Ended("succeeded", passed, passed))
+        return passed
 
     def _for_each(self, step: Step, each: Value) -> Ended:
         items = self._evaluate(each, f"step '{step.id}': for_each")
