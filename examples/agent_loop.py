@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import everstep
-from everstep.runtime.agent import Decision
+from everstep import Decision
 
 TASK = "Compare the storage engines and publish a note."
 PAGES = {"btree": "reads are quick", "lsm": "writes are quick", "log": "both are simple"}

@@ -18,15 +18,18 @@ from everstep.store.model import Checkpoint, RunInfo
 if TYPE_CHECKING:
     from everstep.runtime.agent import AgentLoop
     from everstep.runtime.agent_state import AgentState
+    from everstep.runtime.decision import Action, Decision
     from everstep.runtime.workflow import Outcome, workflow
 
 __version__ = "0.1.0"
 __all__ = [
+    "Action",
     "AgentLoop",
     "AgentState",
     "Budget",
     "Change",
     "Checkpoint",
+    "Decision",
     "EverstepError",
     "NonDeterminism",
     "Outcome",
@@ -49,6 +52,8 @@ __all__ = [
     "workflow",
 ]
 _LATER = {
+    "Action": "everstep.runtime.decision",
+    "Decision": "everstep.runtime.decision",
     "AgentLoop": "everstep.runtime.agent",
     "AgentState": "everstep.runtime.agent_state",
     "Outcome": "everstep.runtime.workflow",

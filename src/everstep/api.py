@@ -40,11 +40,13 @@ class Store(Host):
         policy: Policy | str | None = None,
         budget: Budget | None = None,
         timeout: float | None = None,
+        accept: Iterable[str] | str = (),
     ) -> Run:
         """Open a run for writing: `with store.run("id") as run`, or `async with`. A new one, or one that goes on from its base.
 
         `state` is the initial value of a run without checkpoints, and is copied; workflow, tags, session, note and meta describe a new run.
-        `policy` says when checkpoints are made by themselves; `budget` and `timeout` (seconds) when the run is stopped.
+        `policy` says when checkpoints are made by themselves; `budget` and `timeout` (seconds) when the run is stopped; `accept`
+        names recorded steps whose result is to be taken although their input has changed.
         """
         fields = {
             "workflow": check_text(workflow, "workflow"),
@@ -56,7 +58,9 @@ class Store(Host):
         chosen = self.policy if policy is None else Policy.parse(policy)
         if not self.enabled or chosen.off:
             return cast(Run, self._off(id, state))
-        return Run(self, self.keeper, id, state, durability, fields, Mode(self.hook_registry, chosen, budget, timeout))
+        return Run(
+            self, self.keeper, id, state, durability, fields, Mode(self.hook_registry, chosen, budget, timeout, accept=_names(accept))
+        )
 
     @staticmethod
     def _off(id: str | None, state: Any) -> Any:
@@ -102,8 +106,7 @@ class Store(Host):
         """
         from everstep.runtime import workflow as flows
 
-        accepted = frozenset([accept] if isinstance(accept, str) else accept)
-        return flows.resume(self, run_id, from_step, replay, anyway, {"accept": accepted, "budget": budget, "timeout": timeout})
+        return flows.resume(self, run_id, from_step, replay, anyway, {"accept": _names(accept), "budget": budget, "timeout": timeout})
 
     def can_resume(self, run_id: str) -> Resumable:
         """Whether `resume` would go on with a run here and now, and the reasons if not."""
@@ -184,6 +187,10 @@ class Store(Host):
         import asyncio
 
         await asyncio.to_thread(self.close)
+
+
+def _names(given: Iterable[str] | str) -> frozenset[str]:
+    return frozenset([given] if isinstance(given, str) else given)
 
 
 def open(

@@ -342,14 +342,13 @@ class NonDeterminism(EverstepError):
 
     code = "E602"
 
-    def __init__(self, run: str, address: str, recorded: str, now: str):
+    def __init__(self, run: str, address: str, recorded: str, now: str, loop: bool = False):
         self.run, self.address, self.recorded, self.now = run, address, recorded, now
+        fork = f"store.fork({run!r}) and go on there" if loop else f"store.resume({run!r}, from_step={address!r})"
+        accept = f"store.run({run!r}, accept=[{address!r}])" if loop else f"store.resume({run!r}, accept=[{address!r}])"
         super().__init__(
             f"step {address} of run {run!r} was recorded with the input {recorded} and is now called with {now}",
-            remedy=(
-                f"Fork before it: store.resume({run!r}, from_step={address!r}). Or rename the step, so that it runs as a new one. "
-                f"Or accept the recorded result: store.resume({run!r}, accept=[{address!r}])."
-            ),
+            remedy=(f"Fork before it: {fork}. Or rename the step, so that it runs as a new one. Or accept the recorded result: {accept}."),
         )
 
 

@@ -22,7 +22,28 @@ def run(name: str, folder: Path) -> str:
 
 
 def test_every_example_has_a_test() -> None:
-    assert sorted(path.name for path in EXAMPLES.glob("*.py")) == ["async_many.py", "chat_loop.py", "own_types.py", "survive.py"]
+    assert sorted(path.name for path in EXAMPLES.glob("*.py")) == [
+        "agent_loop.py",
+        "async_many.py",
+        "chat_loop.py",
+        "durable_steps.py",
+        "own_types.py",
+        "survive.py",
+        "workflow_gate.py",
+        "yaml_workflow.py",
+    ]  # the agent and the YAML workflow have their tests with the others of their kind
+
+
+def test_finished_steps_are_kept_when_a_loop_is_killed(tmp_path: Path) -> None:
+    out = run("durable_steps.py", tmp_path)
+    assert "3 steps kept, 3 steps run" in out
+    assert "same key: yes" in out
+
+
+def test_a_workflow_waits_for_a_person_and_survives_a_kill(tmp_path: Path) -> None:
+    out = run("workflow_gate.py", tmp_path)
+    assert "2 steps kept, 2 steps run" in out
+    assert "booked 4 things" in out
 
 
 def test_a_killed_process_goes_on_and_pays_only_for_what_was_not_saved(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import everstep
 from everstep.clock import clock
 from everstep.errors import EverstepError, Suspended, Waiting
-from everstep.runtime import aio, signals, workflow  # noqa: F401 - what is imported later by others is imported once, here
+from everstep.runtime import aio, operate, parallel, signals, workflow  # noqa: F401 - what is imported later by others is imported once, here
 from everstep.runtime.run import Run
 
 ASK: dict[str, Any] = {}
@@ -137,7 +137,9 @@ def tell(outcome: Any) -> None:
     """The last line of a program that drove a workflow."""
     error = f"{type(outcome.error).__name__}: {outcome.error}" if outcome.error is not None else None
     about = {"status": outcome.status, "result": outcome.result, "error": error, "reason": outcome.reason}
-    say(json.dumps({**about, "gates": [g.address for g in outcome.gates], "kept": outcome.report.kept, "executed": outcome.report.executed}))
+    say(
+        json.dumps({**about, "gates": [g.address for g in outcome.gates], "kept": outcome.report.kept, "executed": outcome.report.executed})
+    )
 
 
 # workflows
@@ -281,12 +283,16 @@ async def aouter(n: int) -> Any:
 
 def slow(i: int) -> int:
     effect(f"slow {i}")
+    while i >= ASK.get("linger_from", i + 1) and signals.seen() is None:
+        time.sleep(0.002)
     time.sleep((i * 7919 % 13) / 3000)
     return i * 3
 
 
 async def aslow(i: int) -> int:
     effect(f"slow {i}")
+    while i >= ASK.get("linger_from", i + 1) and signals.seen() is None:
+        await asyncio.sleep(0.002)
     await asyncio.sleep((i * 7919 % 13) / 3000)
     return i * 3
 
@@ -367,7 +373,9 @@ def loop() -> None:
             while run.state["i"] < ASK["n"]:
                 turn(run, run.step("square", square, run.state["i"]))
             result = {"total": run.state["total"], "seen": list(run.state["seen"])}
-        say(json.dumps({"status": store.get(ASK["run"]).status, "result": result, "kept": run.report.kept, "executed": run.report.executed}))
+        say(
+            json.dumps({"status": store.get(ASK["run"]).status, "result": result, "kept": run.report.kept, "executed": run.report.executed})
+        )
 
 
 def turn(run: Run, got: int) -> None:
@@ -449,7 +457,7 @@ def threaded() -> None:
     asyncio.run(main())
 
 
-def operate() -> None:
+def order() -> None:
     """What an operator does from another process."""
     with open_store() as store:
         getattr(store, ASK["do"])(*ASK["with"])

@@ -2,6 +2,7 @@
 
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -63,8 +64,6 @@ class Child:
         return line.decode()
 
     def _more(self, deadline: float) -> bool:
-        import select
-
         ready, _, _ = select.select([self._out], [], [], max(0.0, deadline - time.monotonic()))
         assert ready, f"the child says nothing any more; stderr:\n{self._errors.read_text()}"
         data = os.read(self._out, 1 << 16)
@@ -95,7 +94,7 @@ class Child:
 
     def outcome(self) -> dict[str, Any]:
         """What the program said at its end. It must have ended well."""
-        said = [line for line in iter(self.heard, "")]
+        said = list(iter(self.heard, ""))
         assert self.wait() == 0, f"exit code {self.code}; stderr:\n{self._errors.read_text()}"
         found: dict[str, Any] = json.loads(said[-1])
         return found
@@ -150,7 +149,7 @@ class World:
         with self.open() as store:
             return list(store.events(run=run, limit=100_000))
 
-    def timers(self, run: str = "r") -> list[tuple[str, int]]:
+    def timers(self, run: str = "r") -> list[tuple[str, Any]]:
         return [(event.data["timer"], event.data["deadline"]) for event in self.events(run) if event.name == "timer_set"]
 
     def errors(self) -> str:

@@ -43,7 +43,9 @@ def goes_on(world: World, asked: dict[str, Any], expected: Any = RESULT) -> None
 
 @SIGNALS
 @each_program
-def test_a_signal_inside_a_step_lets_it_finish_and_the_next_resume_goes_on(world: World, asked: dict[str, Any], place: str, number: int) -> None:
+def test_a_signal_inside_a_step_lets_it_finish_and_the_next_resume_goes_on(
+    world: World, asked: dict[str, Any], place: str, number: int
+) -> None:
     child = world.start(hold=f"{place} 2", **asked).expect(f"at {place} 2")
     child.signal(number)
     child.expect("noted")
@@ -58,8 +60,7 @@ def test_a_signal_inside_a_step_lets_it_finish_and_the_next_resume_goes_on(world
 def test_a_signal_while_an_async_run_waits_for_a_step_in_a_thread_lets_it_finish(world: World, number: int) -> None:
     asked = {"program": "threaded", "n": 3}
     child = world.start(hold="inside 1", **asked).expect("at inside 1")
-    child.signal(number)
-    child.expect("noted")
+    child.signal(number)  # the loop may have gone to sleep just before: then it is heard when the step ends
     child.tell()
     stopped(world, child, number, 2)
     goes_on(world, asked, [0, 1, 4])
@@ -164,12 +165,13 @@ def test_a_signal_stops_a_child_run_and_the_run_that_called_it(world: World, flo
 @SIGNALS
 def test_a_signal_amid_parallel_steps_leaves_a_whole_run(world: World, flow: str, n: int, number: int) -> None:
     asked = {"program": "drive", "flow": flow, "args": [n]}
-    child = world.start(**asked)
-    until(lambda: len(world.effects()) > 3)
+    child = world.start(**asked, linger_from=4)  # from there on, steps end when the signal has been noted
+    until(lambda: len(world.effects()) > 7)
     child.signal(number)
     assert child.wait() == 128 + number
     recorded = set(world.recorded())
-    assert len(recorded) < n, "it was stopped too late to show anything"
+    assert recorded
+    assert flow == "gathered" or len(recorded) <= 12, "steps were begun after the signal"
     before = len(world.effects())
     with world.open() as store:
         assert not store.get("r").open
@@ -236,7 +238,7 @@ def test_an_operator_in_another_process_stops_a_run_at_its_next_step(world: Worl
     if asked["program"] in ("loop", "aloop"):
         asked = {**asked, "catch": True}
     child = world.start(hold=f"{place} 2", **asked).expect(f"at {place} 2")
-    world.start("operate", do=do, **{"with": ["r", "enough"]}).expect("done")
+    world.start("order", do=do, **{"with": ["r", "enough"]}).expect("done")
     child.tell()
     said = child.outcome()
     status = "waiting" if do == "pause" else "cancelled"
@@ -258,7 +260,7 @@ def test_an_operator_in_another_process_stops_a_run_at_its_next_step(world: Worl
 def test_a_pause_reaches_the_child_run_that_is_being_driven(world: World) -> None:
     asked = {"program": "drive", "flow": "outer", "args": [3]}
     child = world.start(hold="inside 1", **asked).expect("at inside 1")
-    world.start("operate", do="pause", **{"with": ["r"]}).expect("done")
+    world.start("order", do="pause", **{"with": ["r"]}).expect("done")
     child.tell()
     assert child.outcome()["status"] == "waiting"
     assert world.counts() == {"square 10": 1, "square 0": 1, "square 1": 1}

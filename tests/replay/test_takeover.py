@@ -61,6 +61,7 @@ def test_a_stopped_process_that_was_overtaken_cannot_write_when_it_wakes(world: 
 
     def overtaken() -> bool:
         line = world.start(**asked, tell_errors=True).heard()
+        assert line, world.errors()
         if line != "LeaseHeld":
             found.append(json.loads(line))
         return bool(found)
@@ -91,7 +92,7 @@ def test_a_stopped_process_that_nobody_overtook_goes_on(world: World) -> None:
     asked = PROGRAMS["workflow"]
     child = world.start(**asked, lease_seconds=0.05, hold="inside 2").expect("at inside 2")
     child.signal(signal.SIGSTOP)
-    other = world.start("operate", do="get", **{"with": ["r"]}).expect("done")
+    other = world.start("order", do="get", **{"with": ["r"]}).expect("done")
     assert other.wait() == 0
     child.signal(signal.SIGCONT)
     child.tell()
@@ -99,14 +100,16 @@ def test_a_stopped_process_that_nobody_overtook_goes_on(world: World) -> None:
     assert world.counts() == {f"square {i}": 1 for i in range(N)}
 
 
-@pytest.mark.parametrize("asked", [{"program": "drive", "flow": "asking", "args": []}, {"program": "asking_loop"}], ids=["workflow", "own loop"])
+@pytest.mark.parametrize(
+    "asked", [{"program": "drive", "flow": "asking", "args": []}, {"program": "asking_loop"}], ids=["workflow", "own loop"]
+)
 def test_a_gate_is_asked_by_one_process_answered_by_another_and_passed_by_a_third(world: World, asked: dict[str, Any]) -> None:
     first = world.start(**asked)
     assert first.outcome()["status"] == "waiting"
     with world.open() as store:
         assert (store.get("r").status, store.get("r").open) == ("waiting", False)
         assert [gate.address for gate in store.gates("r")] == ["editor#0"]
-    second = world.start("operate", do="answer", **{"with": ["r", "editor", "yes"]}).expect("done")
+    second = world.start("order", do="answer", **{"with": ["r", "editor", "yes"]}).expect("done")
     assert second.wait() == 0
     third = world.start(**asked).outcome()
     assert (third["status"], third["result"]) == ("succeeded", [1, "yes", 4])
@@ -114,10 +117,12 @@ def test_a_gate_is_asked_by_one_process_answered_by_another_and_passed_by_a_thir
     world.verify()
 
 
-@pytest.mark.parametrize("asked", [{"program": "drive", "flow": "asking", "args": []}, {"program": "asking_loop"}], ids=["workflow", "own loop"])
+@pytest.mark.parametrize(
+    "asked", [{"program": "drive", "flow": "asking", "args": []}, {"program": "asking_loop"}], ids=["workflow", "own loop"]
+)
 def test_a_death_before_a_gate_and_an_answer_before_the_question_lose_nothing(world: World, asked: dict[str, Any]) -> None:
     world.start(**asked, after_commit="square#0").died()
-    assert world.start("operate", do="answer", **{"with": ["r", "editor", "yes"]}).expect("done").wait() == 0
+    assert world.start("order", do="answer", **{"with": ["r", "editor", "yes"]}).expect("done").wait() == 0
     assert world.start(**asked).outcome()["result"] == [1, "yes", 4]
     assert world.counts() == {"square 1": 1, "square 2": 1}
 

@@ -636,3 +636,35 @@ def test_random_orders_of_endings_never_change_an_address(store: everstep.Store)
 
         assert asyncio.run(main()) == list(range(30))
         assert {s.address: s.result for s in store.steps(f"r{round}")} == {f"s#{i}": i for i in range(30)}
+
+
+@pytest.mark.parametrize("waits", [1, 4, 15, 50])
+def test_a_task_that_is_still_running_when_its_run_fails_does_no_harm(store: everstep.Store, waits: int) -> None:
+    ended: list[int] = []
+
+    async def fail() -> None:
+        raise ValueError("first")
+
+    async def late(i: int) -> int:
+        for _ in range(waits * i):
+            await asyncio.sleep(0)
+        ended.append(i)
+        return i
+
+    @everstep.workflow
+    async def work() -> list[Any]:
+        run = everstep.current()
+        run.state["much"] = [f"item {i}" for i in range(50_000)]  # so that ending takes a while
+        tasks = [run.step("late", late, i) for i in range(6)]
+        return list(await asyncio.gather(*tasks, run.step("fail", fail)))
+
+    async def main() -> Any:
+        out = await store.start(work, id="r")
+        for _ in range(waits * 6):
+            await asyncio.sleep(0)
+        return out
+
+    out = asyncio.run(main())
+    assert (out.status, str(out.error)) == ("failed", "first")
+    assert [e.name for e in store.events(run="r")][-1] == "run_failed"
+    assert not store.get("r").open

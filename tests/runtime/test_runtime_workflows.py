@@ -12,6 +12,7 @@ import everstep
 from everstep.errors import (
     DefinitionChanged,
     IllegalTransition,
+    Interrupted,
     InvalidArgument,
     LeaseHeld,
     NotFound,
@@ -548,9 +549,18 @@ def test_what_has_ended_for_good_takes_no_further_state(store: everstep.Store, d
         store.resume("gone")
     with pytest.raises(IllegalTransition):
         store.cancel("gone")
-    with pytest.raises(IllegalTransition), store.run("gone"):
+    with store.run("loop") as run:
+        run.checkpoint()
+        store.cancel("loop")
+        with pytest.raises(Interrupted, match="cancel"):
+            run.step("late", lambda: 1)
+    assert store.get("loop").status == "succeeded"
+    with pytest.raises(Crash), store.run("broken"):
+        raise Crash
+    store.cancel("broken")
+    with pytest.raises(IllegalTransition), store.run("broken"):
         pass
-    assert store.get("gone").status == "cancelled"
+    assert store.get("broken").status == "cancelled"
     assert store.start(waits, id="gone").status == "cancelled"
 
 

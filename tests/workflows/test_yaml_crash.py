@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from test_yaml_shell import alive
 
 import everstep
 from everstep.runtime import yaml
@@ -143,6 +144,7 @@ def test_a_signal_lets_the_command_finish_and_the_run_stop_behind_it(kill: signa
     child = here.run("start")
     here.until(lambda: here.notes == ["a"])
     os.killpg(child.pid, kill)  # as a terminal does
+    here.until((tmp_path / "seen").exists)
     with (tmp_path / "go").open("w") as go:
         go.write("went\n")
     child.communicate(timeout=60)
@@ -167,6 +169,7 @@ def test_a_signal_lets_the_members_of_a_group_finish_and_begins_no_other(tmp_pat
     child = here.run("start")
     here.until(lambda: sorted(here.notes) == ["a", "b"])
     os.killpg(child.pid, signal.SIGTERM)
+    here.until((tmp_path / "seen").exists)
     for name in ("go", "go2"):
         (tmp_path / name).write_text("x\n")
     child.communicate(timeout=60)
@@ -189,7 +192,7 @@ def test_a_second_signal_ends_the_program_and_its_commands(steps: str, tmp_path:
     os.killpg(child.pid, signal.SIGTERM)
     child.communicate(timeout=60)
     assert child.returncode == 143
-    here.until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids.read_text().split()))
+    here.until(lambda: not any(alive(int(pid)) for pid in pids.read_text().split()))
     assert "end-a" not in here.notes
 
 

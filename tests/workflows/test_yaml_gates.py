@@ -114,10 +114,32 @@ def test_a_condition_that_does_not_hold_fails_the_run_unless_the_document_says_o
     out = store.start(decide(), value=1, id="r")
     assert out.status == "failed"
     assert isinstance(out.error, StepFailed)
-    assert out.error.message == "good failed with a gate that was not passed: inputs.value > 3"
+    assert out.error.message == "good failed with a gate: inputs.value > 3 is not true"
     assert "from_step='good#0'" in out.error.remedy
     assert store.resume("r").status == "failed"  # what was decided stays decided
     assert actions.calls == [1]
+
+
+def test_what_a_gate_decided_can_be_decided_otherwise_in_a_fork(store: everstep.Store) -> None:
+    found = flow(
+        "- {id: a, run: 'yaml_actions:same', with: {value: a}}\n- {id: g, gate: {ask: 'Good?', choices: [yes, no], condition: answer == 'yes'}}"
+    )
+    store.start(found, id="r")
+    store.answer("r", "g", "no")
+    assert store.resume("r").status == "failed"
+    fork = store.resume("r", from_step="g#0")
+    assert (fork.status, actions.calls) == ("waiting", ["a"])
+    store.answer(fork.run, "g", "yes")
+    assert store.resume(fork.run).status == "succeeded"
+
+
+def test_in_a_group_a_gate_that_fails_goes_before_one_that_stops(store: everstep.Store) -> None:
+    found = flow(
+        "- parallel:\n  - {id: a, gate: {condition: 'false', on_fail: stop}}\n  - {id: b, gate: {condition: 'false'}}\n- {id: c, run: 'yaml_actions:say'}"
+    )
+    out = store.start(found)
+    assert isinstance(out.error, StepFailed)
+    assert out.error.message == "b failed with a gate: false is not true"
 
 
 @pytest.mark.parametrize(

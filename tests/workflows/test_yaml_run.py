@@ -432,6 +432,19 @@ def test_an_operator_can_skip_a_step(store: everstep.Store) -> None:
     assert store.resume("r").unwrap() == "given"
 
 
+@pytest.mark.parametrize("group", [False, True])
+def test_an_operator_can_pause_a_run_and_cancel_it(group: bool, store: everstep.Store) -> None:
+    steps = ["- {id: a, run: 'yaml_actions:call_back'}", "- {id: b, run: 'yaml_actions:say', with: {word: b}}"]
+    found = flow("\n".join(steps) if not group else "- concurrency: 1\n  parallel:\n  " + "\n  ".join(steps))
+    actions.callback = lambda: store.pause("p", "lunch")
+    out = store.start(found, id="p")
+    assert (out.status, out.reason, actions.calls) == ("waiting", "pause: lunch", ["call_back"])
+    assert store.resume("p").status == "succeeded"
+    actions.callback = lambda: store.cancel("c", "wrong")
+    assert store.start(found, id="c").status == "cancelled"
+    assert actions.calls == ["call_back", ("say", "b"), "call_back"]
+
+
 def test_a_step_can_be_run_again_on_a_fork(store: everstep.Store) -> None:
     found = flow("- {id: a, run: 'yaml_actions:same', with: {value: a}}\n- {id: b, run: 'yaml_actions:same', with: {value: b}}")
     store.start(found, id="r")

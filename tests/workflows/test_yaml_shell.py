@@ -136,13 +136,13 @@ def pids(folder: Path) -> list[int]:
 
 
 def test_a_timeout_ends_all_that_the_command_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    join = shell._Listener.join
+    join = shell._Command.join
 
-    def join_when_all_are_there(listener: Any, timeout: float | None = None) -> None:
+    def join_when_all_are_there(running: Any, timeout: float | None = None) -> None:
         until(lambda: len(pids(tmp_path)) == 3)
-        join(listener, timeout)
+        join(running, timeout)
 
-    monkeypatch.setattr(shell._Listener, "join", join_when_all_are_there)
+    monkeypatch.setattr(shell._Command, "join", join_when_all_are_there)
     with pytest.raises(StepTimeout, match=r"step cmd took longer than 0.01 s"):
         run(FAMILY, cwd=str(tmp_path), timeout=0.01)
     until(lambda: not any(map(alive, pids(tmp_path))))

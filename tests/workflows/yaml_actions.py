@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,15 @@ import everstep
 calls: list[Any] = []
 meeting: threading.Barrier | None = None
 fail: set[Any] = set()
+callback: Callable[[], Any] | None = None
 TEXT = "not callable"
 
 
 def reset() -> None:
-    global meeting
+    global meeting, callback
     calls.clear()
     fail.clear()
-    meeting = None
+    meeting = callback = None
 
 
 def note(*what: Any) -> None:
@@ -92,6 +94,11 @@ def spoil(things: list[Any]) -> int:
 def meddle() -> None:
     """Changes the state behind the document's back."""
     everstep.current().state["kept"].append("meddled")
+
+
+def call_back() -> Any:
+    note("call_back")
+    return callback() if callback else None
 
 
 def useless() -> Any:

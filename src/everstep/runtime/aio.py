@@ -112,11 +112,12 @@ class AsyncRun:
 
     @staticmethod
     async def leave(run: Run, *problem: Any) -> None:
-        run._leave_frame()
+        run._closing = True
         error = signals.told(run, problem[1])
         try:
             await asyncio.shield(asyncio.to_thread(run._leave, error))
         finally:
+            run._leave_frame()
             signals.unwatch(run)
         run._exit_process(error)
 
@@ -189,8 +190,9 @@ class AsyncRun:
         if run._dry:
             run._flight.pop(ticket.address, None)
             return
+        due = run._due(ticket, error)
         try:
-            commit = await self._commit(lambda: run._step_commit(ticket, error))
+            commit = await self._commit(lambda: run._step_commit(ticket, due))
         except BaseException:
             run._flight.pop(ticket.address, None)
             raise

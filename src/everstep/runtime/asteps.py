@@ -57,7 +57,7 @@ async def _nap(run: Driver, seconds: float) -> None:
 
 
 async def _acall(ticket: Ticket, handle: Any) -> Any:
-    ticket.started = clock.now_us()
+    ticket.started, ticket.tokens, ticket.cost = clock.now_us(), 0, 0.0
     ticket.run._flight[ticket.address] = ticket
     token = frame.set(Frame(ticket.run, handle, f"{ticket.address}/", None, ticket))
     try:

@@ -70,7 +70,14 @@ class Driver(Recorder):
         self._asked: set[str] = set()
         self._ticker: Ticker | None = None
         self._owner = 0
-        self.report = Report()
+        self._report = Report()
+
+    @property
+    def report(self) -> Report:
+        """What this attempt took from the journal and what it did itself, up to now."""
+        if self._saver is not None:
+            self._report.seconds = time.monotonic() - self._began
+        return self._report
 
     def _recorded(self, address: str) -> Recorded | None:
         self._asked.add(address)
@@ -82,7 +89,7 @@ class Driver(Recorder):
         return found
 
     def _kept(self, ticket: Ticket, body: list[Any]) -> None:
-        report = self.report
+        report = self._report
         report.kept += 1
         report.seconds_saved += (body[8] - body[7]) / 1e6
         report.tokens_saved += body[9]
@@ -132,7 +139,7 @@ class Driver(Recorder):
 
     def _compare(self, ticket: Ticket, now: Any) -> None:
         """Validation: what a step gives now against what was recorded."""
-        self.report.executed += 1
+        self._report.executed += 1
         found = self._recorded(ticket.address)
         if found is None:
             return
@@ -146,7 +153,7 @@ class Driver(Recorder):
             recorded, shown = f"{before!r:.200}", f"{now!r:.200}"
             same = encode(before) == encode(now, f"result of {ticket.address}")
         if not same:
-            self.report.differences.append(Difference(ticket.address, recorded, shown))
+            self._report.differences.append(Difference(ticket.address, recorded, shown))
 
     def _write_step(self, ticket: Ticket, error: Exception | None) -> None:
         """Make the end of a step, or of one attempt, durable."""
@@ -154,10 +161,11 @@ class Driver(Recorder):
             self._flight.pop(ticket.address, None)
             return
         waiter: _Waiter | None = None
+        due = self._due(ticket, error)
         commit, before = None, self._row
         try:
             with self._lock:
-                commit = self._step_commit(ticket, error)
+                commit = self._step_commit(ticket, due)
                 if len(self._flight) > 1 and self._durability == "sync":
                     waiter = _Waiter()
                     self._store.backend.submit(commit, waiter.done)
@@ -171,7 +179,19 @@ class Driver(Recorder):
             raise
         self._after_step(ticket, error, commit)
 
-    def _step_commit(self, ticket: Ticket, error: Exception | None) -> Commit:
+    def _due(self, ticket: Ticket, error: Exception | None) -> tuple[str, str] | None:
+        """The kind and the trigger of the checkpoint that goes with the end of a step, if one is due. Hooks hear of it while no lock is held."""
+        if self._mode.silent or get_ident() != self._owner:
+            return None
+        event, seconds = "error" if error else "step", time.monotonic() - self._saved_at
+        trigger = self._mode.policy.due(event, ticket.kind, self._steps_since + 1, seconds)
+        if trigger is None:
+            return None
+        kind = "error" if error else "post_step" if trigger in ("on step", "on post_step") else "automatic"
+        self._fire("before_checkpoint", kind=kind)
+        return kind, trigger
+
+    def _step_commit(self, ticket: Ticket, due: tuple[str, str] | None) -> Commit:
         """The commit that records a step, together with the checkpoint that is due."""
         used = self._played.used
         used.steps += 1
@@ -179,13 +199,8 @@ class Driver(Recorder):
         used.cost += ticket.cost
         self._steps_since += 1
         self._last_step = ticket.address
-        if not self._mode.silent:
-            policy = self._mode.policy
-            trigger = policy.due("error" if error else "step", ticket.kind, self._steps_since, time.monotonic() - self._saved_at)
-            if trigger is not None and get_ident() == self._owner:
-                kind = "error" if error else "post_step" if trigger in ("on step", "on post_step") else "automatic"
-                self._fire("before_checkpoint", kind=kind)
-                return self._prepare(None, (), None, None, self._header(kind, trigger, False))
+        if due is not None:
+            return self._prepare(None, (), None, None, self._header(*due, False))
         return self._note()
 
     def _write_entries(self) -> None:
@@ -203,7 +218,7 @@ class Driver(Recorder):
 
     def _after_step(self, ticket: Ticket, error: Exception | None, commit: Commit) -> None:
         self._flight.pop(ticket.address, None)
-        self.report.executed += 1
+        self._report.executed += 1
         if self._unsure:
             self._unsure = not self._alone(ticket.address)
         if ticket.options.key is not None:

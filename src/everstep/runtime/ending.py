@@ -98,6 +98,9 @@ def tell_caller(run: Run, ending: Ending) -> None:
 
 def _succeeded(run: Run) -> Ending:
     ending = Ending(Status.SUCCEEDED, "final")
+    tags = run._open()[0].tags
+    if DEAD in tags:
+        ending.changes["tags"] = tuple(tag for tag in tags if tag != DEAD)
     if run._mode.workflow:
         form, data, chunks = run._returned
         ending.about["result"] = [form, data]

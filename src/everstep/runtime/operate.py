@@ -152,7 +152,7 @@ def wake(store: Host, limit: int | None) -> list[Any]:
         for run in ready[: None if limit is None else limit - len(outcomes)]:
             seen.add(run)
             try:
-                outcomes.append(workflow.resume(store, run, None, "normal", False, {}))
+                outcomes.append(workflow.finish(workflow.resume(store, run, None, "normal", False, {})))
             except (LeaseHeld, UnknownWorkflow, InvalidArgument, NotFound):
                 continue  # another worker's, or a program's own loop: whoever drives it finds the letter
     return outcomes

@@ -79,7 +79,8 @@ class Playback:
 
     def _status(self, record: Record) -> None:
         said = self.status = content(record)
-        self.failures = said.get("failures", 0)
+        if said.get("status") in ("failed", "succeeded"):
+            self.failures = said.get("failures", 0)
         self.used.seconds = max(self.used.seconds, said.get("seconds", 0.0))
         for address in said.get("steps", ()):
             self.forget(address)

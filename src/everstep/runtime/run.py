@@ -31,7 +31,7 @@ from everstep.runtime.steps import ABSENT, Ticket, begin, check_name, drive, val
 from everstep.snapshot.saver import Saved, Saver
 from everstep.store.journal import load_result, pack_body, result_body
 from everstep.store.model import Checkpoint, when, with_header
-from everstep.store.reading import checked, load
+from everstep.store.reading import Loaded, checked, load
 from everstep.store.refs import verified
 from everstep.store.store import BaseStore
 from everstep.store.writing import Chain, Entry
@@ -52,7 +52,7 @@ class Run(Driver):
     def _reset(self) -> None:
         super()._reset()
         self._token: Any = None
-        self._saving = False
+        self._closing = False
         self._saves = 0
         self._result: Any = None
         self._returned: tuple[int, bytes | None, list[tuple[bytes, bytes]]] = (0, None, [])
@@ -132,7 +132,7 @@ class Run(Driver):
         if number:
             loaded = load(backend, row, number)
             if number == row.checkpoints:
-                saver.go_on(loaded.revived(), loaded.deltas, loaded.delta_bytes)
+                self._go_on(saver, loaded)
             else:
                 saver.begin(loaded.revived())
         else:
@@ -148,6 +148,15 @@ class Run(Driver):
         if self._mode.replay == "republish":
             self._republish(played.records)
         self._fire("after_load", row=row)
+
+    @staticmethod
+    def _go_on(saver: Saver, loaded: Loaded) -> None:
+        """Take the loaded state. One that an upgrade changed on its way is not what is stored: no delta can stand on it."""
+        stored = encode(loaded.value) if loaded.objects else b""
+        state = loaded.revived()
+        saver.go_on(state, loaded.deltas, loaded.delta_bytes)
+        if stored and encode(state) != stored:
+            saver.lost()
 
     def _refuse_workflow(self, row: RunRow) -> None:
         """A workflow's journal means nothing to another program."""
@@ -187,6 +196,13 @@ class Run(Driver):
         signals.unwatch(self)
         if not self._dry:
             self._keeper.released()
+
+    @property
+    def used(self) -> dict[str, float]:
+        """Seconds, steps, tokens and cost of the run up to now, over all its attempts."""
+        used = self._played.used
+        seconds = used.seconds + (time.monotonic() - self._began if self._saver is not None else 0.0)
+        return {"seconds": seconds, "steps": used.steps, "tokens": used.tokens, "cost": used.cost}
 
     # saving
 
@@ -343,27 +359,26 @@ class Run(Driver):
         self._progress = (done, total)
 
     def emit(self, name: str, **data: Any) -> None:
-        """Put an event of your own into the journal, with the next commit; policies and hooks know it as `custom:name`."""
+        """Put an event of your own into the journal, with the next commit; policies, hooks and the store's events know it as `custom:name`."""
         check_name(name)
-        if not self._new_word(name):
-            return
-        self._put("event", pack_body([name, encode(data, f"event {name}")]), self._last_address)
-        event = name if name in ("milestone", "artifact", "llm", "tool") else f"custom:{name}"
-        if self._mode.policy.due(event, None, 0, 0.0) is not None:
-            self._save("automatic", f"on {event}", safe=True)
-        self._fire(f"custom:{name}", **data)
+        self._say(f"custom:{name}", data)
 
     def milestone(self, name: str, note: str | None = None) -> None:
         """Say that something worth keeping was reached; a policy `on("milestone")` makes a checkpoint of it."""
-        self.emit("milestone", milestone=name, note=note)
+        self._say("milestone", {"milestone": name, "note": note})
 
-    _last_address = ""
-
-    def _new_word(self, name: str) -> bool:
-        """Whether an event is said for the first time: what is played back says nothing twice."""
+    def _say(self, event: str, data: dict[str, Any]) -> None:
+        """An event that the program asked for. What is played back says nothing twice."""
+        self._open()
         with self._numbering:
-            self._last_address = self._here().address(f"event:{name}")
-        return not self._dry and self._last_address not in self._played.words
+            address = self._here().address(f"event:{event}")
+        if self._dry or address in self._played.words:
+            return
+        with self._lock:
+            self._put("event", pack_body([event, encode(data, f"event {event}")]), address)
+        if self._mode.policy.due(event, None, 0, 0.0) is not None:
+            self._save("automatic", f"on {event}", safe=True)
+        self._fire(event if event.startswith("custom:") else f"custom:{event}", **data)
 
     # being stopped
 
@@ -377,9 +392,12 @@ class Run(Driver):
         self._result = result
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._leave_frame()
+        self._closing = True
         error = signals.told(self, error)
-        self._leave(error)
+        try:
+            self._leave(error)
+        finally:
+            self._leave_frame()
         self._exit_process(error)
 
     def _leave_frame(self) -> None:
@@ -400,13 +418,16 @@ class Run(Driver):
     def _leave(self, error: BaseException | None) -> None:
         """Record how the run ended; an error of the program goes before one of ours."""
         error = stopped_by(error)
-        self._saving = True
+        if self._ticker is not None:
+            self._ticker.stop()  # nobody else commits from here on
         try:
             if self._dry:
                 return
             ending = ending_of(self, error)
             tell_caller(self, ending)
-            self._end(ending)
+            with self._lock:  # a task that was left behind writes before this, or not at all
+                self._end(ending)
+                self._saver = None
         except EverstepError as trouble:
             with suppress(EverstepError):  # best effort: otherwise the lease ends by itself
                 self._store.backend.release(self._open()[0])
@@ -414,10 +435,9 @@ class Run(Driver):
                 raise
             error.add_note(f"Everstep could not record how run {self.id!r} ended: {trouble}")
         finally:
-            self.report.seconds = time.monotonic() - self._began
+            self.report.seconds = time.monotonic() - self._began  # for good
             self.report.unused = [a for a, found in self._played.entries.items() if a not in self._asked and "/" not in a and "@" not in a]
             self._close()
-            self._saving = False
             self._fire("after_run", status=self._row.status if self._row else None)
 
     def _end(self, ending: Ending) -> None:
@@ -433,6 +453,8 @@ class Run(Driver):
         chain = Chain(self._store.framer, row, row)
         chain.entries(self._entries)
         chain.chunks(ending.chunks)
+        if ending.kind is not None:
+            self._fire("before_checkpoint", kind=ending.kind)
         unsaved = self._add_last_checkpoint(chain, saver, ending)
         if ending.status is not None:
             chain.status(ending.status, **ending.about)
@@ -441,6 +463,8 @@ class Run(Driver):
         self._store.backend.commit(commit)
         self._entries = []
         self._row = commit.run
+        if commit.run.checkpoints != row.checkpoints:
+            self._fire("after_checkpoint", checkpoint=Checkpoint(next(r for r in commit.records if r.kind == _CHECKPOINT)))
         if unsaved is not None:
             raise unsaved
 

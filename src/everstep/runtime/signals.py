@@ -100,13 +100,18 @@ def _handle(number: int, stack: Any) -> None:
         _stop_now(number)
         return
     _seen = number
-    if any(run._flight or run._saving for run in _open):
+    if any(run._flight or run._closing for run in _open):
         return
-    tasks = {run._task for run in _open if run._task is not None and not run._mode.driven}
     if not _open[-1]._async:
         raise Interrupted(_open[-1]._name(), f"signal {signal.Signals(number).name}", 128 + number)
-    for task in tasks:  # raising here would hit the loop instead
-        task.get_loop().call_soon_threadsafe(task.cancel)
+    for task in {run._task for run in _open if run._async and not run._mode.driven}:  # raising here would hit the loop instead
+        task.get_loop().call_soon_threadsafe(_cancel, task)
+
+
+def _cancel(task: Any) -> None:
+    """Stop a task where it waits, unless it came to a step's end or beginning meanwhile and is on its way out."""
+    if not any(run._closing for run in _open if run._task is task):
+        task.cancel()
 
 
 def _stop_now(number: int) -> None:

@@ -249,7 +249,7 @@ def _find(ticket: Ticket) -> None:
     body = found.body
     status, ticket.attempt = body[0], body[1]
     if body[2] != ticket.digest and body[2] and ticket.digest and ticket.address not in run._accept and status != RUNNING:
-        raise NonDeterminism(run.id, ticket.address, show_input(body[3]), show_input(ticket.input))
+        raise NonDeterminism(run.id, ticket.address, show_input(body[3]), show_input(ticket.input), not run._mode.workflow)
     if status == RUNNING or (status == FAILED and body[12].get("next") is not None):
         ticket.unsure = not body[12].get("again") and status == RUNNING
         ticket.again = ticket.unsure or run._unsure or ticket.address in run._played.doubtful
@@ -313,7 +313,7 @@ def remaining(ticket: Ticket) -> float:
 
 
 def _call(ticket: Ticket) -> Any:
-    ticket.started = clock.now_us()
+    ticket.started, ticket.tokens, ticket.cost = clock.now_us(), 0, 0.0
     ticket.run._flight[ticket.address] = ticket
     token = frame.set(Frame(ticket.run, ticket.run, f"{ticket.address}/", None, ticket))
     try:

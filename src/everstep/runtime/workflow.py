@@ -131,7 +131,9 @@ def _source(function: Any) -> str:
         return textwrap.dedent(inspect.getsource(inspect.unwrap(function)))
     except (OSError, TypeError):  # typed in, or not Python: what it does is all there is
         code = getattr(function, "__code__", None)
-        return sha256(code.co_code).hexdigest() if code is not None else repr(type(function))
+        return (
+            sha256(code.co_code + repr((code.co_consts, code.co_names)).encode()).hexdigest() if code is not None else repr(type(function))
+        )
 
 
 def start(store: Host, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], id: str | None, options: dict[str, Any]) -> Any:
@@ -194,6 +196,19 @@ async def _give(outcome: Outcome) -> Outcome:
     return outcome
 
 
+def finish(outcome: Any) -> Outcome:
+    """The outcome of an attempt, also where a loop runs in this thread, which then has to wait for it."""
+    if not inspect.isawaitable(outcome):
+        return cast(Outcome, outcome)
+    from concurrent.futures import ThreadPoolExecutor
+
+    async def wait() -> Any:
+        return await outcome
+
+    with ThreadPoolExecutor(1, "everstep-wake") as pool:
+        return cast(Outcome, pool.submit(lambda: asyncio.run(wait())).result())
+
+
 def _in_loop() -> bool:
     try:
         asyncio.get_running_loop()
@@ -213,9 +228,7 @@ def resume(store: Host, run_id: str, from_step: str | None, replay: Replay, anyw
     if from_step is not None:
         if replay != "normal":
             raise InvalidArgument("from_step goes with normal replay only")
-        store._tell("before_fork", row.id, step=from_step)
         row = store.fork_before(row, from_step)
-        store._tell("after_fork", str(row.parent), step=from_step, fork=row.id)
     elif replay == "normal" and row.status == Status.SUCCEEDED:
         return _ready(flow, recorded(store, row))
     elif row.status == Status.CANCELLED and replay != "validate":

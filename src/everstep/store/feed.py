@@ -81,7 +81,8 @@ def _status(record: Record) -> tuple[str, dict[str, Any]]:
         about = {name: said[name] for name in ("workflow", "version", "caller", "parent", "number") if said.get(name) is not None}
         return ("run_forked" if said.get("parent") else "run_created"), about
     error = said.get("error")
-    about = {name: said[name] for name in ("reason", "until", "retry_at", "worker", "failures") if said.get(name) is not None}
+    about = {name: said[name] for name in ("reason", "worker", "failures") if said.get(name) is not None}
+    about |= {name: when(said[name]) for name in ("until", "retry_at") if said.get(name) is not None}
     if isinstance(error, dict):
         about["error"] = {name: error.get(name) for name in ("type", "message")}
     return f"run_{said.get('status')}", about
@@ -101,11 +102,11 @@ def _entry(record: Record) -> tuple[str, dict[str, Any]]:
         name = "step_retrying" if flags.get("next") else "step_started" if status == "running" else f"step_{status}"
         return name, {**about, "input": show_input(kept)}
     if record.kind == Kind.GATE:
-        return "gate_opened", {"gate": address, "ask": body[0], "schema": body[1], "deadline": body[2]}
+        return "gate_opened", {"gate": address, "ask": body[0], "schema": body[1], "deadline": None if body[2] is None else when(body[2])}
     if record.kind == Kind.ANSWER:
         return "gate_answered", {"gate": address, "value": _shown(body[0]), "by": body[1]}
     if record.kind == Kind.TIMER:
-        return "timer_set", {"timer": address, "deadline": body[0]}
+        return "timer_set", {"timer": address, "deadline": when(body[0])}
     if record.kind == Kind.EVENT:
         return str(body[0]), _shown(body[1]) or {}
     return record.kind, {}

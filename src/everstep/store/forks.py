@@ -57,6 +57,11 @@ def _make(
 ) -> RunRow:
     about = _start_of(records)
     workflow = "workflow" in about
+    if workflow and edit is not None and origin is not None and not _by_hand(origin):
+        raise InvalidArgument(
+            f"{row.id}@{origin.number} was not made by the code of the workflow, so an edited state would be lost: its code rebuilds the state",
+            remedy="Fork at a checkpoint that the workflow asks for, or run a step again: store.resume(run_id, from_step=...).",
+        )
     child = new_row(
         check_id(id) if id is not None else f"{row.id[:180]}-{new_id(6)}", row.family,
         workflow=row.workflow, session=row.session, tags=row.tags, meta=row.meta, parent=row.id,

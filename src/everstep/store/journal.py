@@ -14,8 +14,8 @@ is short and described in words otherwise: it is only ever shown; what counts is
 
 from __future__ import annotations
 
-import builtins
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from reprlib import Repr
@@ -112,7 +112,7 @@ def load_result(backend: Backend, family: bytes, form: int, data: bytes | None) 
 def input_of(address: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
     """The bytes that an input is known by."""
     data = encode(list(args), f"{address}: args")
-    return data + encode(kwargs, f"{address}: kwargs") if kwargs else data
+    return data + encode(dict(sorted(kwargs.items())), f"{address}: kwargs") if kwargs else data
 
 
 def preview(data: bytes, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes | str:
@@ -145,13 +145,12 @@ def error_body(error: BaseException) -> dict[str, Any]:
 
     text = "".join(traceback.format_exception(error))[-20_000:]
     body: dict[str, Any] = {"type": _type_name(error), "message": _text(_message(error))[:2_000], "traceback": _text(text)}
-    try:
+    with suppress(EverstepError):  # what cannot be stored is left out: it comes back as StepFailed
         if kind_of(type(error)) is not None:
             body["object"] = encode(error)
-        elif _builtin(body["type"]) is type(error):
-            body["args"] = encode(list(error.args))
-    except EverstepError:
-        return body  # its arguments cannot be stored: it comes back as StepFailed
+        elif not isinstance(error, StepFailed):
+            fields = {name: value for name, value in vars(error).items() if not name.startswith("__")}
+            body |= {"args": encode(list(error.args)), "fields": encode(fields)}
     return body
 
 
@@ -171,27 +170,47 @@ def _text(text: str) -> str:
 def _type_name(error: BaseException) -> str:
     if isinstance(error, StepFailed):
         return error.type_name
-    cls = type(error)
+    return _name_of_type(type(error))
+
+
+def _name_of_type(cls: type) -> str:
     return cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
 
 
-def _builtin(name: Any) -> type[Exception] | None:
-    found = getattr(builtins, name, None) if isinstance(name, str) and name.isidentifier() else None
-    return found if isinstance(found, type) and issubclass(found, Exception) else None
+def _class_of(name: Any) -> type[Exception] | None:
+    """The class of that name among the errors that this program has defined or imported already. Nothing is imported here."""
+    if not isinstance(name, str):
+        return None
+    waiting, found = [Exception], None
+    seen: set[type] = set()
+    while waiting:
+        cls = waiting.pop()
+        for sub in cls.__subclasses__():
+            if sub not in seen:
+                seen.add(sub)
+                waiting.append(sub)
+        if _name_of_type(cls) == name:
+            found = cls
+    return found
 
 
 def rebuilt(error: dict[str, Any], address: str) -> BaseException:
-    """The recorded error as its own type if that is a builtin or registered here, otherwise `StepFailed`. Never runs what data names."""
+    """The recorded error as its own type, if this program has that type, otherwise `StepFailed`.
+
+    It is put together from its arguments and fields; no constructor runs, and no name that stands in a store is imported.
+    """
     failed = StepFailed(address, str(error.get("type")), str(error.get("message")), str(error.get("traceback") or ""))
     try:
         if "object" in error:
             made = decode(error["object"])
             return made if isinstance(made, Exception) else failed
-        cls = _builtin(error.get("type"))
-        if cls is None or "args" not in error:
+        cls = _class_of(error.get("type")) if "args" in error else None
+        if cls is None:
             return failed
-        return cls(*decode(error["args"]))
-    except Exception:  # noqa: BLE001 - whatever a constructor of the program does, the reader must not fail with it
+        made = BaseException.__new__(cls, *decode(error["args"]))
+        vars(made).update(decode(error["fields"]))
+        return made
+    except Exception:  # noqa: BLE001 - a class may be as odd as it likes: the reader must not fail with it
         return failed
 
 

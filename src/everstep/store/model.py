@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Generic, TypeVar
 
-from everstep.records import Record, RunRow
+from everstep.records import CHILD, Record, RunRow
 
 T = TypeVar("T")
 
@@ -36,6 +36,8 @@ class RunInfo:
     checkpoints: int
     stored_bytes: int
     open: bool
+    child: bool = False
+    """Whether the parent called this run; otherwise it is the one that this run was forked from."""
     error: dict[str, str] | None = None
     """Of a failed run: type, message and traceback. Only `store.get` reads it."""
 
@@ -50,12 +52,13 @@ class RunInfo:
             note=row.note,
             meta=from_meta(row.meta),
             parent=row.parent,
-            parent_number=row.parent_number if row.parent is not None else None,
+            parent_number=row.parent_number if row.parent is not None and row.parent_number > 0 else None,
             created_at=when(row.created_at),
             updated_at=when(row.updated_at),
             checkpoints=row.checkpoints,
             stored_bytes=row.stored,
             open=row.worker is not None,
+            child=row.parent is not None and row.parent_number == CHILD,
             error=error,
         )
 

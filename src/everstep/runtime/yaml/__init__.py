@@ -2,7 +2,8 @@
 
     nodes, expression, operations, value   from text to values that know their line
     step, action, plan, document           what a workflow says, checked without running or importing anything
-    target, walk, together, shell          running it
+    target, walk, scope, calls             running it: the callables, the way, what is seen on it, the calls
+    together, shell                        several at the same time; commands
     compatible                             whether a run of an older document can go on
 
 Needs PyYAML: `pip install 'everstep[yaml]'`.
@@ -20,8 +21,10 @@ from everstep.errors import InvalidWorkflow
 from everstep.runtime.context import current, frame
 from everstep.runtime.off import OffRun
 from everstep.runtime.workflow import Workflow
+from everstep.runtime.yaml.calls import Calls
 from everstep.runtime.yaml.compatible import reasons
 from everstep.runtime.yaml.document import Document, parse
+from everstep.runtime.yaml.scope import Scope
 from everstep.runtime.yaml.target import callables
 from everstep.runtime.yaml.walk import Walk
 
@@ -43,7 +46,8 @@ def load(path: str | os.PathLike[str], text: str | None = None) -> Workflow:
         run = current() if frame.get() is not None else OffRun(None, None)  # simply called
         if run.report.changed:  # an operator let it go on, although its inputs may have been declared otherwise
             inputs = {name: value for name, value in inputs.items() if name in document.inputs}
-        return Walk(run, document, found, folder, document.given(inputs)).go()
+        scope = Scope(run, document.file, document.given(inputs))
+        return Walk(document, scope, Calls(scope, found, folder)).go()
 
     function.__name__ = function.__qualname__ = document.name
     function.__signature__ = _signature(document)  # type: ignore[attr-defined]

@@ -202,12 +202,6 @@ class Reader:
             self.fail(node.line, f"{what} must be a whole number from {least} to {most:,}, not {describe(node.value)}")
         return node.value
 
-    def one_of(self, node: Node, what: str, allowed: Collection[str]) -> str:
-        if node.value not in allowed:
-            hint = suggestion(node.value, allowed) if isinstance(node.value, str) else ""
-            self.fail(node.line, f"{what} is {describe(node.value)}{hint}; allowed: {', '.join(allowed)}")
-        return str(node.value)
-
     def seconds(self, node: Node, what: str) -> float:
         """A time: a number of seconds, or text such as 90s, 5m, 1h30m, 2d."""
         found = node.value

@@ -18,7 +18,7 @@ import subprocess
 from collections import deque
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from threading import Thread
+from threading import Event, Thread
 from typing import Any
 
 from everstep.errors import InvalidArgument, StepFailed, StepTimeout
@@ -51,33 +51,66 @@ class _Tail:
         return data.decode("utf-8", "replace").rstrip("\r\n"), self._all - len(data)
 
 
-class _Listener(Thread):
-    """Reads both streams to their ends, then waits for the process; so that one `join` with a timeout waits for all of it."""
+class _Command(Thread):
+    """A command on its way: starts it, reads both of its streams to their ends, waits for it. So one `join` with a timeout waits for all.
 
-    def __init__(self, process: subprocess.Popen[bytes]):
-        super().__init__(name=f"everstep-shell-{process.pid}", daemon=True)
-        self._process = process
+    It is started in a thread of its own because a signal raises in the main thread only, be it in the middle of starting a process: there,
+    the process would be lost without anybody knowing its id.
+    """
+
+    def __init__(self, command: str, cwd: str | None, environment: Mapping[str, str]):
+        super().__init__(name="everstep-shell", daemon=True)
+        self._given = (command, cwd, environment)
+        self._begun = Event()
+        self._pid: int | None = None
         self.out, self.err = _Tail(), _Tail()
-        self.start()
+        self.code = 0
+        self.error: OSError | None = None
 
     def run(self) -> None:
-        assert self._process.stdout is not None
-        assert self._process.stderr is not None
-        with self._process.stdout as stdout, self._process.stderr as stderr, selectors.DefaultSelector() as selector:
+        command, cwd, environment = self._given
+        try:
+            process = subprocess.Popen(  # noqa: S603 -- the command stands in a document that the program itself loads
+                ["/bin/sh", "-c", command],
+                cwd=cwd,
+                env={**os.environ, **environment},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            )
+            self._pid = process.pid
+            _running.add(process.pid)
+        except OSError as error:
+            self.error = error
+            return
+        finally:
+            self._begun.set()
+        self._listen(process)
+        self.code = process.wait()
+        _running.discard(process.pid)
+
+    def _listen(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        with process.stdout as stdout, process.stderr as stderr, selectors.DefaultSelector() as selector:
             selector.register(stdout, selectors.EVENT_READ, self.out)
             selector.register(stderr, selectors.EVENT_READ, self.err)
             while selector.get_map():
                 for key, _ in selector.select():
-                    self._read(selector, key.fileobj, key.data)
-        self._process.wait()
+                    block = os.read(key.fd, _BLOCK)
+                    if block:
+                        key.data.add(block)
+                    else:
+                        selector.unregister(key.fileobj)
 
-    @staticmethod
-    def _read(selector: selectors.BaseSelector, stream: Any, tail: _Tail) -> None:
-        block = os.read(stream.fileno(), _BLOCK)
-        if block:
-            tail.add(block)
-        else:
-            selector.unregister(stream)
+    def end(self) -> None:
+        """End the whole group: first ask, then by force, also those that keep silent. Who left the group by itself goes on."""
+        self._begun.wait()
+        for kill in (signal.SIGTERM, signal.SIGKILL):
+            if self._pid is not None:
+                _kill(self._pid, kill)
+            self.join(GRACE_SECONDS)
 
 
 def run_command(
@@ -87,19 +120,25 @@ def run_command(
 
     StepFailed with the end of stderr if the exit code is none of `ok`, StepTimeout if it takes longer than `timeout` seconds.
     """
-    process = _start(command, name, cwd, environment)
-    listener = _Listener(process)
-    _running.add(process.pid)
+    for key, value in environment.items():
+        if "\0" in value:
+            raise InvalidArgument(f"step {name}: the value for ${key} holds a NUL character, which no environment variable can")
+    running = _Command(command, cwd, environment)
     try:
-        listener.join(timeout)
-        if listener.is_alive():
+        running.start()
+        running.join(timeout)
+        if running.is_alive():
             raise StepTimeout(f"step {name} took longer than {timeout:g} s; its command and all that it had started were ended")
     finally:
-        if listener.is_alive():
-            _end(process, listener)
-        _running.discard(process.pid)
-    (stdout, cut_out), (stderr, cut_err) = listener.out.text(), listener.err.text()
-    code = process.returncode
+        if running.is_alive():
+            running.end()
+    if running.error is not None:
+        raise StepFailed(name, type(running.error).__name__, f"the command could not be started: {running.error}") from running.error
+    return _result(name, running, ok)
+
+
+def _result(name: str, ended: _Command, ok: Collection[int]) -> dict[str, Any]:
+    (stdout, cut_out), (stderr, cut_err), code = ended.out.text(), ended.err.text(), ended.code
     if code not in ok:
         raise StepFailed(
             name, f"signal {-code}" if code < 0 else f"exit code {code}", stderr[-TAIL:] or stdout[-TAIL:] or "it printed nothing"
@@ -107,35 +146,13 @@ def run_command(
     return {"stdout": stdout, "stderr": stderr, "code": code, "cut": cut_out + cut_err}
 
 
-def _start(command: str, name: str, cwd: str | None, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    for key, value in environment.items():
-        if "\0" in value:
-            raise InvalidArgument(f"step {name}: the value for ${key} holds a NUL character, which no environment variable can")
-    try:
-        return subprocess.Popen(  # noqa: S603 -- the command stands in a document that the program itself loads
-            ["/bin/sh", "-c", command],
-            cwd=cwd,
-            env={**os.environ, **environment},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        )
-    except OSError as error:
-        raise StepFailed(name, type(error).__name__, f"the command could not be started: {error}") from error
-
-
-def _end(process: subprocess.Popen[bytes], listener: _Listener) -> None:
-    """End the whole group: first ask, then by force, also those that keep silent. Who left the group by itself goes on."""
-    for kill in (signal.SIGTERM, signal.SIGKILL):
-        with suppress(ProcessLookupError, PermissionError):  # nobody is left
-            os.killpg(process.pid, kill)
-        listener.join(GRACE_SECONDS)
+def _kill(group: int, number: int) -> None:
+    with suppress(ProcessLookupError, PermissionError):  # nobody is left
+        os.killpg(group, number)
 
 
 @atexit.register
 def _end_all() -> None:
     """A program that exits while a thread of it waits for a command: the thread is not waited for, so its command is ended here."""
     for pid in list(_running):
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(pid, signal.SIGKILL)
+        _kill(pid, signal.SIGKILL)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from everstep.errors import InvalidWorkflow
@@ -70,8 +70,3 @@ def _check_variables(document: Document, step: Step) -> None:
             both = f"'{seen[name.upper()]}' and '{name}'"
             raise InvalidWorkflow(f"step '{step.id}': with: {both} would be the same variable of the command", document.file, step.line)
         seen[name.upper()] = name
-
-
-def variables(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of a command under the names of their variables."""
-    return {f"EVERSTEP_WITH_{name.upper()}": value for name, value in arguments.items()}
