@@ -207,6 +207,19 @@ def test_a_feed_with_a_part_missing_moved_or_cut_is_damaged_and_never_wrong(tmp_
     backend.close()
 
 
+def test_parts_that_overlap_are_damage_even_if_each_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    backend = made(path, 2, 250)
+    one, two = (blob[8:] for (blob,) in ask(path, "SELECT entries FROM feed ORDER BY first"))
+    entries = one[50 * 12 :] + two
+    ask(path, "INSERT INTO feed VALUES (51, ?)", sha256(entries + (200).to_bytes(8, "big")).digest()[:8] + entries)
+    ask(path, "DELETE FROM feed WHERE first = 101")
+    with pytest.raises(Damaged):
+        backend.feed(0, 1000)
+    assert backend.check() != []
+    backend.close()
+
+
 def test_a_record_that_is_gone_is_damage_and_not_a_shorter_feed(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     backend = made(path, 1, 10)

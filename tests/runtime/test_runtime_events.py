@@ -18,7 +18,9 @@ def listen(store: everstep.Store, *events: str) -> list[str]:
     return heard
 
 
-ALL = [f"{when}_{what}" for what in ("checkpoint", "load", "step", "gate", "fork", "resume", "delete", "run") for when in ("before", "after")]
+ALL = [
+    f"{when}_{what}" for what in ("checkpoint", "load", "step", "gate", "fork", "resume", "delete", "run") for when in ("before", "after")
+]
 
 
 def test_hooks_hear_everything_in_the_order_in_which_it_happens(store: everstep.Store, d: Driver) -> None:
@@ -33,12 +35,15 @@ def test_hooks_hear_everything_in_the_order_in_which_it_happens(store: everstep.
     store.start(work, id="r")
     assert heard == [
         "before_run", "before_load", "after_load", "before_step", "before_checkpoint", "after_checkpoint", "after_step", "custom:ping",
-        "before_gate", "after_run",
+        "before_gate", "before_checkpoint", "after_checkpoint", "after_run",
     ]  # fmt: skip
     heard.clear()
     store.answer("r", "ok", 1)
     store.resume("r").unwrap()
-    assert heard == ["before_resume", "before_load", "after_load", "after_resume", "before_gate", "after_gate", "after_run"]
+    assert heard == [
+        "before_resume", "before_load", "after_load", "after_resume", "before_gate", "after_gate", "before_checkpoint", "after_checkpoint",
+        "after_run",
+    ]  # fmt: skip
     heard.clear()
     fork = store.fork("r")
     store.load("r")
@@ -196,9 +201,9 @@ def test_another_store_follows_what_happens_in_order_and_once(places: Any, d: Dr
     assert [e.position for e in seen] == sorted({e.position for e in seen})
     of_a = [e.name for e in seen if e.run == "a"]
     assert of_a[:5] == ["run_created", "step_succeeded", "step_succeeded", "step_succeeded", "checkpoint_created"]
-    assert "ping" in of_a
+    assert "custom:ping" in of_a
     assert of_a[-1] == "run_succeeded"
-    (ping,) = [e for e in seen if e.name == "ping" and e.run == "b"]
+    (ping,) = [e for e in seen if e.name == "custom:ping" and e.run == "b"]
     assert ping.data == {"n": 5}
     assert [(e.run, e.name, e.seq) for e in other.events()] == [(e.run, e.name, e.seq) for e in seen]
 
@@ -295,7 +300,7 @@ def test_what_a_program_says_is_said_once_however_often_it_is_replayed(store: ev
     again.append(True)
     store.resume("r").unwrap()
     assert heard == [1, 2]
-    assert [e.data["n"] for e in store.events(run="r") if e.name == "begun"] == [1, 2]
+    assert [e.data["n"] for e in store.events(run="r") if e.name == "custom:begun"] == [1, 2]
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "x#1"])

@@ -183,7 +183,9 @@ def check_ended(ended: list[str]) -> None:
     assert len(ended) == len(set(ended)), [e for e in ended if ended.count(e) > 1]
 
 
-def as_workflow(store: everstep.Store, d: Driver, operations: list[Any], policy: Any, crashes: list[int], run: str) -> tuple[Any, list[str]]:
+def as_workflow(
+    store: everstep.Store, d: Driver, operations: list[Any], policy: Any, crashes: list[int], run: str
+) -> tuple[Any, list[str]]:
     bomb = Bomb(crashes)
     program = Program(d, bomb)
 

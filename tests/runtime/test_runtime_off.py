@@ -56,7 +56,9 @@ EXPECTED = {
 }  # fmt: skip
 
 
-def test_a_workflow_runs_the_same_with_everstep_switched_off_and_leaves_no_file(off_store: everstep.Store, d: Driver, tmp_path: Path) -> None:
+def test_a_workflow_runs_the_same_with_everstep_switched_off_and_leaves_no_file(
+    off_store: everstep.Store, d: Driver, tmp_path: Path
+) -> None:
     ran: list[Any] = []
     out = off_store.start(program(d, ran), 1, id="r")
     assert out.status == "succeeded", out.error

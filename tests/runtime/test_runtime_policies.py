@@ -33,7 +33,9 @@ def test_every_step_gives_a_checkpoint_for_each_and_a_final_one(store: everstep.
 
 
 @pytest.mark.parametrize(("n", "total", "expected"), [(2, 5, ["s#1", "s#3"]), (5, 12, ["s#4", "s#9"]), (3, 3, ["s#2"]), (4, 3, [])])
-def test_every_n_steps_gives_a_checkpoint_after_each_n_th(store: everstep.Store, d: Driver, n: int, total: int, expected: list[str]) -> None:
+def test_every_n_steps_gives_a_checkpoint_after_each_n_th(
+    store: everstep.Store, d: Driver, n: int, total: int, expected: list[str]
+) -> None:
     store.start(steps(d, total, policy=every(steps=n)), id="r").unwrap()
     found = triggers(store, "r")
     assert [step for kind, _, step in found if kind == "automatic"] == expected
@@ -334,7 +336,9 @@ def test_with_async_everything_is_stored_after_a_flush_and_at_the_end(places: An
 
 
 @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
-def test_a_program_that_breaks_off_properly_loses_no_step_whatever_the_durability(store: everstep.Store, d: Driver, durability: Any) -> None:
+def test_a_program_that_breaks_off_properly_loses_no_step_whatever_the_durability(
+    store: everstep.Store, d: Driver, durability: Any
+) -> None:
     ran: list[int] = []
 
     async def body(run: Any) -> int:

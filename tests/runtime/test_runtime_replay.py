@@ -523,7 +523,9 @@ def test_nested_maps_have_addresses_that_do_not_depend_on_who_was_first(store: e
 
     expected = [x * 20 + 3 for x in range(5)]
     assert store.start(work, id="r").unwrap() == expected
-    assert sorted(addresses(store, "r")) == sorted([f"branch#{i}" for i in range(5)] + [f"branch#{i}/leaf#{j}" for i in range(5) for j in (0, 1)])
+    assert sorted(addresses(store, "r")) == sorted(
+        [f"branch#{i}" for i in range(5)] + [f"branch#{i}/leaf#{j}" for i in range(5) for j in (0, 1)]
+    )
     for step in store.steps("r"):
         if "leaf" in step.address:
             branch_number, leaf_number = (int(part.partition("#")[2]) for part in step.address.split("/"))

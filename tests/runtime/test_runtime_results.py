@@ -16,6 +16,7 @@ from runtime_driver import Crash, Driver, addresses
 
 import everstep
 from everstep.errors import StepTimeout, Unstorable
+from everstep.testing.clock import FakeClock
 
 
 @everstep.register(name="runtime.Point")
@@ -39,7 +40,7 @@ class Refused(Exception):
 
 
 class Strange(Exception):
-    pass
+    __qualname__ = "StrangeOne"
 
 
 class Unshowable(Exception):
@@ -55,7 +56,7 @@ VALUES = [
 ]  # fmt: skip
 
 
-def replayed(store: everstep.Store, d: Driver, function: Any, *args: Any) -> tuple[Any, Any]:
+def replayed(store: everstep.Store, d: Driver, function: Any, *args: Any, then: Any = lambda: None) -> tuple[Any, Any]:
     """What a step gave when it ran, and what it gave when it was replayed."""
     seen: list[Any] = []
 
@@ -70,6 +71,7 @@ def replayed(store: everstep.Store, d: Driver, function: Any, *args: Any) -> tup
 
     with pytest.raises(Crash):
         store.start(work, id="r")
+    then()
     store.resume("r").unwrap()
     assert len(seen) == 2
     return seen[0], seen[1]
@@ -199,12 +201,26 @@ def test_an_error_of_a_registered_type_comes_back_with_its_fields(store: everste
     assert (again.reason, again.code, str(again)) == ("because", 7, "because")
 
 
-def test_an_error_of_an_unknown_type_comes_back_as_step_failed_with_type_message_and_traceback(store: everstep.Store, d: Driver) -> None:
+def test_an_error_that_is_not_registered_comes_back_as_its_own_type_where_the_program_has_it(store: everstep.Store, d: Driver) -> None:
     def fail() -> None:
-        raise Strange("odd thing")
+        error = Strange("odd thing", 5)
+        error.extra = {"more": 1}  # type: ignore[attr-defined]
+        raise error
 
-    live, again = replayed(store, d, fail)
-    assert isinstance(live, Strange)
+    _, again = replayed(store, d, fail)
+    assert type(again) is Strange
+    assert (again.args, again.extra) == (("odd thing", 5), {"more": 1})  # type: ignore[attr-defined]
+
+
+def test_an_error_of_an_unknown_type_comes_back_as_step_failed_with_type_message_and_traceback(store: everstep.Store, d: Driver) -> None:
+    class Passing(Exception):
+        __qualname__ = "Strange"
+
+    def fail() -> None:
+        raise Passing("odd thing")
+
+    live, again = replayed(store, d, fail, then=lambda: setattr(Passing, "__qualname__", "Renamed"))
+    assert isinstance(live, Passing)
     assert isinstance(again, everstep.StepFailed)
     assert (again.address, again.error_message) == ("it#0", "odd thing")
     assert again.type_name.endswith("Strange")
@@ -212,14 +228,18 @@ def test_an_error_of_an_unknown_type_comes_back_as_step_failed_with_type_message
     assert "Traceback" in again.traceback_text
 
 
-@pytest.mark.parametrize("error", [ValueError(object()), Unshowable(), Strange("x" * 100_000), ValueError("\ud800")], ids=["object", "unshowable", "long", "surrogate"])
+@pytest.mark.parametrize(
+    "error",
+    [ValueError(object()), Unshowable(), Strange("x" * 100_000), ValueError("\ud800")],
+    ids=["object", "unshowable", "long", "surrogate"],
+)
 def test_an_error_that_cannot_be_stored_still_fails_the_step_and_not_the_reader(store: everstep.Store, d: Driver, error: Exception) -> None:
     def fail() -> None:
         raise error
 
     live, again = replayed(store, d, fail)
     assert type(live) is type(error)
-    assert isinstance(again, (everstep.StepFailed, ValueError))
+    assert isinstance(again, (everstep.StepFailed, type(error)))
     assert len(store.steps("r")[0].error["message"]) <= 2_000  # type: ignore[index]
 
 
@@ -498,3 +518,36 @@ def test_a_step_record_says_who_when_and_with_what(store: everstep.Store, d: Dri
     assert ":" in step.worker
     assert step.started <= step.ended
     assert step.seconds >= 0
+
+
+@pytest.mark.parametrize(("passed", "left"), [(40, 60), (101, None)])
+def test_a_wait_between_two_attempts_goes_on_where_it_was_when_the_program_broke_off_in_it(
+    store: everstep.Store, monkeypatch: pytest.MonkeyPatch, passed: int, left: int | None
+) -> None:
+    ran: list[int] = []
+    naps: list[float] = []
+
+    def flaky() -> str:
+        ran.append(everstep.current().step_attempt)
+        if len(ran) == 1:
+            raise ValueError("once")
+        return "good"
+
+    def nap(run: Any, seconds: float) -> None:
+        naps.append(seconds)
+        if len(ran) == 1 and len(naps) == 1:
+            raise Crash
+
+    monkeypatch.setattr(everstep.Run, "_nap", nap)
+
+    @everstep.workflow
+    def work() -> str:
+        return str(everstep.current().step("flaky", flaky, retry=everstep.Retry(attempts=2, delay=100, max_delay=100, jitter=0)))
+
+    with FakeClock() as time:
+        with pytest.raises(Crash):
+            store.start(work, id="r")
+        time.advance(passed)
+        assert store.resume("r").unwrap() == "good"
+    assert ran == [1, 2]
+    assert naps == [100.0] if left is None else [100.0, left]

@@ -101,13 +101,19 @@ def test_it_gets_the_environment_of_the_program_too(monkeypatch: pytest.MonkeyPa
 def test_a_value_that_no_variable_can_hold_is_refused() -> None:
     with pytest.raises(InvalidArgument, match=r"\$A holds a NUL"):
         run("true", environment={"A": "x\0y"})
-    with pytest.raises(StepFailed, match="could not be started"):
+    with pytest.raises(StepFailed, match="could not be run"):
         run("true", environment={"A": "x" * (1 << 22)})
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(StepFailed, match="nowhere"):
         run("true", cwd=str(tmp_path / "nowhere"))
+
+
+@pytest.mark.parametrize(("option", "value"), [("cwd", "a\0b"), ("environment", {"A": "\ud800"})])
+def test_what_cannot_be_handed_to_a_process_fails_the_step(option: str, value: Any) -> None:
+    with pytest.raises(StepFailed, match="could not be run"):
+        run("true", **{option: value})
 
 
 def test_it_reads_nothing_from_the_terminal() -> None:

@@ -143,6 +143,9 @@ class Backend(Protocol):
         was booted anew, or whose lease ended is overtaken. NotFound if there is no such run. Makes the worker known with its expiry.
         """
 
+    def holder(self, row: RunRow) -> Worker | None:
+        """The worker that holds the lease of a run and is alive, as far as can be told without asking for the lease; None if nobody does."""
+
     def release(self, row: RunRow) -> None:
         """Give a lease back (worker None, epoch kept); silently nothing if the epoch has moved on."""
 

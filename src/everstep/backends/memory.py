@@ -217,6 +217,11 @@ class MemoryBackend:
             self._own_workers.add(worker.id)
             return self._reseal(entry, entry.row.epoch + 1, worker.id, clocks.clock.now_us())
 
+    def holder(self, row: RunRow) -> Worker | None:
+        data = self._open()
+        with data.lock:
+            return self._holder(row)
+
     def release(self, row: RunRow) -> None:
         data = self._open()
         with data.lock:
@@ -288,9 +293,13 @@ class MemoryBackend:
             raise NotFound(f"there is no run {name!r}")
         return self._data.runs[name]
 
-    def _refuse_if_held(self, row: RunRow) -> None:
+    def _holder(self, row: RunRow) -> Worker | None:
         holder = self._data.workers.get(row.worker) if row.worker is not None else None
-        if holder is not None and clocks.clock.boot_us() < holder.expires_boot:
+        return holder if holder is not None and clocks.clock.boot_us() < holder.expires_boot else None
+
+    def _refuse_if_held(self, row: RunRow) -> None:
+        holder = self._holder(row)
+        if holder is not None:
             raise LeaseHeld(row.id, holder.host, holder.pid, clocks.iso(row.since), clocks.iso(holder.expires_at))
 
     def _reseal(self, entry: _Run, epoch: int, worker: str | None, since: int) -> RunRow:

@@ -130,6 +130,11 @@ class SqliteBackend:
         row: RunRow = self._writer.call(self._leases.acquire, (run, worker))
         return row
 
+    def holder(self, row: RunRow) -> Worker | None:
+        self._check_open()
+        found = self._reader.worker(row.worker) if row.worker is not None else None
+        return found if found is not None and self._locks.alive(found, os.uname().nodename) else None
+
     def release(self, row: RunRow) -> None:
         self._check_open()
         self._writer.call(self._leases.release, row)

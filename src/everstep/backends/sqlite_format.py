@@ -10,11 +10,12 @@ Format 2 (sql/0001_schema.sql, sql/0002_runtime.sql; application_id 0x45565354 "
     feed       the order of all commits, in parts; sqlite_feed has their bytes
     run_tags, run_meta   the tags and scalar meta values of runs once more, for listing
     workers    who holds leases, and until when
-    manifest   one row: sum of all checks, number of runs, the next pk, the pk of the run that was committed to last, the end of the feed
+    manifest   one row: sum of all checks, number of runs, the next pk, the pk of the run that was committed to last, the end of the
+               feed
 A commit of one checkpoint changes one leaf of records, one of runs and that of the manifest; no index.
 
-Format 1 had no letters and no feed. Its records are fed run by run. A store is migrated in one transaction: whoever is killed in it leaves format 1
-behind, and of several who begin at once the first does it.
+Format 1 had no letters and no feed. A store is migrated in one transaction, its records are fed run by run. Whoever is killed in it
+leaves format 1 behind, and of several who begin at once the first does it.
 """
 
 from __future__ import annotations

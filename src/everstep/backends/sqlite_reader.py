@@ -17,9 +17,9 @@ from everstep.backends import queries
 from everstep.backends.base import MAX_SEQ, Manifest
 from everstep.backends.sqlite_errors import read_error
 from everstep.backends.sqlite_feed import faults
-from everstep.backends.sqlite_rows import letter_from, record_from, run_from, tag_from
+from everstep.backends.sqlite_rows import letter_from, record_from, run_from, tag_from, worker_from
 from everstep.errors import Damaged
-from everstep.records import Letter, Record, RunRow, Tag
+from everstep.records import Letter, Record, RunRow, Tag, Worker
 
 SQL = queries.load("read")
 _lost: list[apsw.Connection] = []
@@ -103,6 +103,11 @@ class Reader:
     def due(self, now: int, limit: int | None) -> list[str]:
         with self.snapshot() as cursor:
             return [_typed(name, str) for (name,) in cursor.execute(SQL["due"], (now, -1 if limit is None else limit))]
+
+    def worker(self, id: str) -> Worker | None:
+        with self.snapshot() as cursor:
+            values = cursor.execute(SQL["worker"], (id,)).fetchone()
+            return None if values is None else worker_from(values)
 
     def manifest(self) -> Manifest:
         with self.snapshot() as cursor:

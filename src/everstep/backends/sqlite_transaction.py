@@ -4,8 +4,8 @@ Many callers share a transaction (see sqlite_writer). So every operation first d
 writes nothing before it; a refusal leaves the others in the batch untouched. Records, chunks and the manifest
 are gathered and written once for the batch.
 
-What is remembered from one transaction to the next (the manifest, the end of the feed, how many letters a run has) holds as long as only this
-connection writes; SQLite's data_version says so.
+What is remembered from one transaction to the next (the manifest, the end of the feed, how many letters a run has) holds as long as
+only this connection writes; SQLite's data_version says so.
 """
 
 from __future__ import annotations

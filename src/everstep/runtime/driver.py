@@ -402,7 +402,8 @@ class _Waiter:
         self._done.set()
 
     def wait(self) -> None:
-        self._done.wait()
+        while not self._done.wait(0.5):  # a signal that comes just before a wait is heard after it
+            pass
         if self._error is not None:
             raise self._error
 

@@ -38,8 +38,8 @@ class Policy:
     """When checkpoints are made by themselves. Make one with `every`, `on`, `manual` and `off`; join them with `|`.
 
     Joined, a checkpoint is made when any part asks for one, and each checkpoint, also one made by hand, begins all counts anew.
-    `manual` never asks: what is saved is saved by `run.checkpoint`. `off` says that not even the checkpoints at the end
-    and at an interrupt are wanted; so it cannot be joined with anything.
+    `manual` never asks: what is saved is saved by `run.checkpoint`. `off` says that nothing
+    is to be recorded at all: steps are plain calls. So it cannot be joined with anything.
     """
 
     steps: int | None = None

@@ -152,7 +152,7 @@ class Recorder:
                 self.flush()
         with self._settled:
             while self._pending >= MOST_BEHIND:
-                self._settled.wait()
+                self._settled.wait(0.5)  # a signal that comes just before a wait is heard after it
 
     def _defer(self, commit: Commit) -> None:
         """Take a commit that need not be durable yet."""
@@ -163,7 +163,7 @@ class Recorder:
             return
         with self._settled:
             while self._pending >= MOST_BEHIND:
-                self._settled.wait()
+                self._settled.wait(0.5)  # a signal that comes just before a wait is heard after it
             self._pending += 1
         try:
             self._store.backend.submit(commit, lambda error: self._settle(commit, error))
@@ -198,7 +198,7 @@ class Recorder:
             self._heard = joined.waiting
         with self._settled:
             while self._pending:
-                self._settled.wait()
+                self._settled.wait(0.5)  # a signal that comes just before a wait is heard after it
         if self._failure is not None:
             raise self._failure
 

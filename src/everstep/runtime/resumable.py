@@ -33,20 +33,18 @@ class Resumable:
 def can_resume(store: Host, run_id: str) -> Resumable:
     row = find_run(store.backend, run_id)
     reasons = [
-        reason for reason in (_status(row), _journal(store.backend, row), _definition(store, row), _waits(store.backend, row)) if reason
+        reason
+        for reason in (_status(store.backend, row), _journal(store.backend, row), _definition(store, row), _waits(store.backend, row))
+        if reason
     ]
     return Resumable(row.id, reasons)
 
 
-def _status(row: RunRow) -> str | None:
+def _status(backend: Backend, row: RunRow) -> str | None:
     if row.status in (Status.SUCCEEDED, Status.CANCELLED):
         return f"it has {row.status}" if row.status == Status.SUCCEEDED else "it was cancelled"
-    return "another process has it open" if row.worker is not None and row.status == Status.RUNNING and _alive(row) else None
-
-
-def _alive(row: RunRow) -> bool:
-    """Only taking the lease tells for sure; a run that was touched within a lease's time is taken as alive."""
-    return clock.now_us() - row.updated_at < 30_000_000
+    holder = backend.holder(row)
+    return None if holder is None else f"process {holder.pid} on {holder.host} has it open"
 
 
 def _journal(backend: Backend, row: RunRow) -> str | None:

@@ -425,9 +425,13 @@ class Run(Driver):
                 return
             ending = ending_of(self, error)
             tell_caller(self, ending)
+            if ending.kind is not None:
+                self._fire("before_checkpoint", kind=ending.kind)
             with self._lock:  # a task that was left behind writes before this, or not at all
-                self._end(ending)
+                made = self._end(ending)
                 self._saver = None
+            if made is not None:
+                self._fire("after_checkpoint", checkpoint=made)
         except EverstepError as trouble:
             with suppress(EverstepError):  # best effort: otherwise the lease ends by itself
                 self._store.backend.release(self._open()[0])
@@ -440,21 +444,19 @@ class Run(Driver):
             self._close()
             self._fire("after_run", status=self._row.status if self._row else None)
 
-    def _end(self, ending: Ending) -> None:
+    def _end(self, ending: Ending) -> Checkpoint | None:
         """The last checkpoint, the status and the lease, in one commit."""
         if self._failure is None or self._durability == "async":
             self.flush()
         row, saver = self._open()
         if self._failure is not None:
             self._store.backend.release(row)
-            return
+            return None
         if self._stale:
             saver.lost()
         chain = Chain(self._store.framer, row, row)
         chain.entries(self._entries)
         chain.chunks(ending.chunks)
-        if ending.kind is not None:
-            self._fire("before_checkpoint", kind=ending.kind)
         unsaved = self._add_last_checkpoint(chain, saver, ending)
         if ending.status is not None:
             chain.status(ending.status, **ending.about)
@@ -463,10 +465,9 @@ class Run(Driver):
         self._store.backend.commit(commit)
         self._entries = []
         self._row = commit.run
-        if commit.run.checkpoints != row.checkpoints:
-            self._fire("after_checkpoint", checkpoint=Checkpoint(next(r for r in commit.records if r.kind == _CHECKPOINT)))
         if unsaved is not None:
             raise unsaved
+        return next((Checkpoint(r) for r in commit.records if r.kind == _CHECKPOINT), None)
 
     def _add_last_checkpoint(self, chain: Chain, saver: Saver, ending: Ending) -> EverstepError | None:
         """The checkpoint that ends an attempt, unless the newest one says the same. A state that cannot be stored is reported, not obeyed."""
@@ -478,16 +479,18 @@ class Run(Driver):
             if ending.status == Status.SUCCEEDED:
                 ending.fail(error)
             return error
-        if self._nothing_new(saved, saver):
+        if self._nothing_new(saved, saver, ending.kind):
             return None
         chain.checkpoint(saved, ending.note, (), with_header(None, self._header(ending.kind, None, False)))
         return None
 
-    def _nothing_new(self, saved: Saved, saver: Saver) -> bool:
-        """Whether a last checkpoint would say nothing that is not known."""
+    def _nothing_new(self, saved: Saved, saver: Saver, kind: str) -> bool:
+        """Whether a last checkpoint would say nothing that is not known. A workflow that was only played back stands where it stood."""
         row = self._open()[0]
         if self._steps_since or self._entries:
             return False
+        if self._mode.workflow:
+            return kind not in ("final", "error") and row.checkpoints > 0
         if not row.checkpoints:
             return bool(saver.state == {})
         return saved.delta == _EMPTY and saved.base is None and self._base == row.checkpoints

@@ -25,7 +25,7 @@ from ormsgpack import packb, unpackb
 
 from everstep.backends.base import Backend
 from everstep.codec.frame import unwrap
-from everstep.codec.kinds import kind_of
+from everstep.codec.kinds import kind_of, make_error, take_error
 from everstep.codec.values import decode, encode, revived
 from everstep.errors import DamagedFrame, DamagedRecord, EverstepError, StepFailed
 from everstep.records import Kind, Record, RunRow
@@ -149,8 +149,7 @@ def error_body(error: BaseException) -> dict[str, Any]:
         if kind_of(type(error)) is not None:
             body["object"] = encode(error)
         elif not isinstance(error, StepFailed):
-            fields = {name: value for name, value in vars(error).items() if not name.startswith("__")}
-            body |= {"args": encode(list(error.args)), "fields": encode(fields)}
+            body["fields"] = encode(take_error(type(error), error))
     return body
 
 
@@ -197,19 +196,15 @@ def _class_of(name: Any) -> type[Exception] | None:
 def rebuilt(error: dict[str, Any], address: str) -> BaseException:
     """The recorded error as its own type, if this program has that type, otherwise `StepFailed`.
 
-    It is put together from its arguments and fields; no constructor runs, and no name that stands in a store is imported.
+    It is put together from its arguments and fields; no constructor of the program runs, and no name that stands in a store is imported.
     """
     failed = StepFailed(address, str(error.get("type")), str(error.get("message")), str(error.get("traceback") or ""))
     try:
         if "object" in error:
             made = decode(error["object"])
             return made if isinstance(made, Exception) else failed
-        cls = _class_of(error.get("type")) if "args" in error else None
-        if cls is None:
-            return failed
-        made = BaseException.__new__(cls, *decode(error["args"]))
-        vars(made).update(decode(error["fields"]))
-        return made
+        cls = _class_of(error.get("type")) if "fields" in error else None
+        return failed if cls is None else make_error(cls, decode(error["fields"]))
     except Exception:  # noqa: BLE001 - a class may be as odd as it likes: the reader must not fail with it
         return failed
 

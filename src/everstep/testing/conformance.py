@@ -282,6 +282,19 @@ class LeaseSuite(Suite):
         assert caught.value.since.endswith("Z")
         assert caught.value.expires > caught.value.since
 
+    def test_the_holder_of_a_lease_is_known_while_it_holds_it(self, backend: Backend) -> None:
+        row = self.create(backend)
+        assert backend.holder(row) is None
+        worker = new_worker()
+        leased = backend.acquire(row.id, worker)
+        holder = backend.holder(leased)
+        assert holder is not None
+        assert (holder.id, holder.pid) == (worker.id, worker.pid)
+        backend.release(leased)
+        freed = backend.run(row.id)
+        assert freed is not None
+        assert backend.holder(freed) is None
+
     def test_a_worker_does_not_get_the_same_run_twice(self, backend: Backend) -> None:
         row = self.create(backend)
         worker = new_worker()

@@ -65,30 +65,34 @@ class _Command(Thread):
         self._pid: int | None = None
         self.out, self.err = _Tail(), _Tail()
         self.code = 0
-        self.error: OSError | None = None
+        self.error: Exception | None = None
 
     def run(self) -> None:
-        command, cwd, environment = self._given
         try:
-            process = subprocess.Popen(  # noqa: S603 -- the command stands in a document that the program itself loads
-                ["/bin/sh", "-c", command],
-                cwd=cwd,
-                env={**os.environ, **environment},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                start_new_session=True,
-            )
-            self._pid = process.pid
-            _running.add(process.pid)
-        except OSError as error:
+            process = self._start_process()
+            self._begun.set()
+            self._listen(process)
+            self.code = process.wait()
+            _running.discard(process.pid)
+        except Exception as error:  # noqa: BLE001 -- raised by `run_command`, in the thread that waits
             self.error = error
-            return
         finally:
             self._begun.set()
-        self._listen(process)
-        self.code = process.wait()
-        _running.discard(process.pid)
+
+    def _start_process(self) -> subprocess.Popen[bytes]:
+        command, cwd, environment = self._given
+        process = subprocess.Popen(  # noqa: S603 -- the command stands in a document that the program itself loads
+            ["/bin/sh", "-c", command],
+            cwd=cwd,
+            env={**os.environ, **environment},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        self._pid = process.pid
+        _running.add(process.pid)
+        return process
 
     def _listen(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stdout is not None
@@ -133,7 +137,7 @@ def run_command(
         if running.is_alive():
             running.end()
     if running.error is not None:
-        raise StepFailed(name, type(running.error).__name__, f"the command could not be started: {running.error}") from running.error
+        raise StepFailed(name, type(running.error).__name__, f"the command could not be run: {running.error}") from running.error
     return _result(name, running, ok)
 
 
