@@ -415,6 +415,26 @@ def aloop() -> None:
     asyncio.run(main())
 
 
+def counting() -> None:
+    """A loop without steps, which is sent a signal when one of its checkpoints is made and it has not heard of that yet."""
+    with open_store() as store:
+        backend: Any = store.backend
+        commit = backend.commit
+
+        def commit_and_signal(asked: Any) -> None:
+            commit(asked)
+            if asked.run.checkpoints == ASK.get("signal_after_save"):
+                del ASK["signal_after_save"]
+                signal.raise_signal(ASK["number"])
+
+        backend.commit = commit_and_signal
+        with store.run(ASK["run"], state={"n": 0}) as run:
+            say("from", run.state["n"])
+            while run.state["n"] < ASK["n"]:
+                run.state["n"] += 1
+                run.checkpoint()
+
+
 def sleeping_loop() -> None:
     with open_store() as store, store.run(ASK["run"]) as run:
         first = run.step("square", square, 1)

@@ -185,6 +185,17 @@ def test_a_signal_amid_parallel_steps_leaves_a_whole_run(world: World, flow: str
 
 
 @SIGNALS
+def test_a_signal_just_after_a_checkpoint_was_made_goes_on_from_it(world: World, number: int) -> None:
+    child = world.start("counting", n=N, signal_after_save=3, number=number).expect("from 0")
+    assert child.wait() == 128 + number
+    with world.open() as store:
+        assert (store.load("r"), store.get("r").checkpoints, store.get("r").open) == ({"n": 3}, 3, False)
+    assert world.start("counting", n=N).expect("from 3").wait() == 0
+    with world.open() as store:
+        assert (store.load("r"), store.get("r").checkpoints) == ({"n": N}, N)
+
+
+@SIGNALS
 @pytest.mark.parametrize("durability", ["async", "exit"])
 def test_a_signal_makes_lagging_steps_durable(world: World, durability: str, number: int) -> None:
     asked = {"program": "loop", "n": N, "durability": durability}

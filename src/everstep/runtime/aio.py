@@ -211,7 +211,7 @@ class AsyncRun:
         deadline = gates.start_timer(self._run, seconds, until)
         while deadline is not None and (left := deadline - clock.now_us()) > 0:
             await asyncio.sleep(min(left / 1e6, 0.2))
-            self._run._boundary()
+            self._run._listen()
 
     async def flush(self) -> None:
         await asyncio.to_thread(self._run.flush)

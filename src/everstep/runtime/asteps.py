@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from everstep.clock import clock
 from everstep.errors import StepTimeout
-from everstep.runtime import signals
 from everstep.runtime.context import Frame, frame
 from everstep.runtime.steps import Ticket, failed, recorded_outcome, remaining, succeeded
 
@@ -48,12 +47,11 @@ async def adrive(ticket: Ticket, handle: Any) -> Any:
 
 
 async def _nap(run: Driver, seconds: float) -> None:
-    """Wait in this task, a little at a time, so that a signal is heard."""
+    """Wait in this task, a little at a time, so that a signal or an operator is heard."""
     until = time.monotonic() + seconds
     while (left := until - time.monotonic()) > 0:
         await asyncio.sleep(min(left, 0.2))
-        if signals.seen() is not None:
-            run._boundary()
+        run._listen()
 
 
 async def _acall(ticket: Ticket, handle: Any) -> Any:

@@ -57,6 +57,7 @@ class Driver(Recorder):
         self._family = b""
         self._letters: dict[str, Letter] = {}
         self._letters_known = 0
+        self._looked_at = time.monotonic()
         self._played = Playback()
         self._keyed: dict[str, Recorded] | None = None
         self._root = Frame(self, self)
@@ -273,8 +274,13 @@ class Driver(Recorder):
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
             time.sleep(min(left, 0.2))
-            if signals.seen() is not None:
-                self._boundary()
+            self._listen()
+
+    def _listen(self) -> None:
+        """While the run waits in this process: whether a signal has come, and every second whether an operator has written."""
+        if time.monotonic() - self._looked_at > 1.0:
+            self._look_at_letters()
+        self._boundary()
 
     def _chance(self) -> float:
         import random
@@ -313,6 +319,7 @@ class Driver(Recorder):
 
     def _look_at_letters(self) -> None:
         row = self._open()[0]
+        self._looked_at = time.monotonic()
         found = self._store.backend.letters(row.id)
         self._letters_known = len(found)
         self._letters = {letter.name: gates.verified_letter(row, letter) for letter in found if letter.name not in self._read}

@@ -198,7 +198,7 @@ def sleep_run(run: Driver, seconds: float | None, until: Any) -> None:
     deadline = start_timer(run, seconds, until)
     while deadline is not None and (left := deadline - clock.now_us()) > 0:
         time.sleep(min(left / 1e6, 0.2))
-        run._boundary()
+        run._listen()
 
 
 def start_timer(run: Driver, seconds: float | None, until: Any) -> int | None:

@@ -30,8 +30,8 @@ from everstep.runtime.recorder import Durability
 from everstep.runtime.steps import ABSENT, Ticket, begin, check_name, drive, value_body
 from everstep.snapshot.saver import Saved, Saver
 from everstep.store.journal import load_result, pack_body, result_body
-from everstep.store.model import Checkpoint, when, with_header
-from everstep.store.reading import Loaded, checked, load
+from everstep.store.model import Checkpoint, asked_for, when, with_header
+from everstep.store.reading import Loaded, checked, checkpoint_record, load
 from everstep.store.refs import verified
 from everstep.store.store import BaseStore
 from everstep.store.writing import Chain, Entry
@@ -454,6 +454,7 @@ class Run(Driver):
             return None
         if self._stale:
             saver.lost()
+        self._find_base(row)
         chain = Chain(self._store.framer, row, row)
         chain.entries(self._entries)
         chain.chunks(ending.chunks)
@@ -468,6 +469,13 @@ class Run(Driver):
         if unsaved is not None:
             raise unsaved
         return next((Checkpoint(r) for r in commit.records if r.kind == _CHECKPOINT), None)
+
+    def _find_base(self, row: RunRow) -> None:
+        """A signal may have come when the program's newest checkpoint was made, and before that was noted here."""
+        if signals.seen() is None or not row.checkpoints or self._base == row.checkpoints:
+            return
+        if asked_for(checkpoint_record(self._store.backend, row, row.checkpoints).meta):
+            self._base = row.checkpoints
 
     def _add_last_checkpoint(self, chain: Chain, saver: Saver, ending: Ending) -> EverstepError | None:
         """The checkpoint that ends an attempt, unless the newest one says the same. A state that cannot be stored is reported, not obeyed."""

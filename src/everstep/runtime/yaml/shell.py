@@ -15,6 +15,7 @@ import os
 import selectors
 import signal
 import subprocess
+import time
 from collections import deque
 from collections.abc import Collection, Mapping
 from contextlib import suppress
@@ -26,6 +27,7 @@ from everstep.errors import InvalidArgument, StepFailed, StepTimeout
 MOST_KEPT = 1 << 20  # bytes of each stream, the last ones
 TAIL = 2_000  # characters of stderr in an error
 GRACE_SECONDS = 1.0  # between asking a group to end and ending it
+BLINK_SECONDS = 0.5
 _BLOCK = 1 << 16
 _running: set[int] = set()
 
@@ -130,7 +132,7 @@ def run_command(
     running = _Command(command, cwd, environment)
     try:
         running.start()
-        running.join(timeout)
+        wait_for(running, timeout)
         if running.is_alive():
             raise StepTimeout(f"step {name} took longer than {timeout:g} s; its command and all that it had started were ended")
     finally:
@@ -139,6 +141,16 @@ def run_command(
     if running.error is not None:
         raise StepFailed(name, type(running.error).__name__, f"the command could not be run: {running.error}") from running.error
     return _result(name, running, ok)
+
+
+def wait_for(thread: Thread, timeout: float | None = None) -> None:
+    """Wait for a thread, and look up now and then: a signal that comes just before the main thread blocks is heard only when it wakes."""
+    end = None if timeout is None else time.monotonic() + timeout
+    while thread.is_alive():
+        left = BLINK_SECONDS if end is None else min(BLINK_SECONDS, end - time.monotonic())
+        if left <= 0:
+            return
+        thread.join(left)
 
 
 def _result(name: str, ended: _Command, ok: Collection[int]) -> dict[str, Any]:

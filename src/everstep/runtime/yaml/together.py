@@ -14,6 +14,7 @@ from typing import Any
 
 from everstep.errors import Suspended, Waiting
 from everstep.runtime.steps import failed_steps, mark
+from everstep.runtime.yaml.shell import wait_for
 
 
 @dataclass(slots=True)
@@ -55,7 +56,7 @@ def _wait(threads: Sequence[threading.Thread], line: _Line) -> None:
     for thread in threads:
         while thread.is_alive():
             try:
-                thread.join()
+                wait_for(thread)
             except Suspended as signal:
                 line.stopped, held = True, signal
             except BaseException:
