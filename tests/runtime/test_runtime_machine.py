@@ -269,7 +269,9 @@ def test_an_interrupted_program_ends_as_one_that_was_left_in_peace(kind: str, co
     folder = tmp_path_factory.mktemp("machine")
     store = everstep.open("memory://" if kind == "memory" else folder / "s.db", checking=True)
 
-    @settings(max_examples=(60 if kind == "memory" else 12) if colour == "sync" else (15 if kind == "memory" else 6))
+    share = {("memory", "sync"): 60, ("memory", "async"): 15, ("sqlite", "sync"): 12, ("sqlite", "async"): 6}[kind, colour]
+
+    @settings(max_examples=share * settings().max_examples // 100)
     @given(PROGRAMS, POLICIES, CRASHES)
     def explore(operations: list[Any], policy: Any, crashes: list[int]) -> None:
         number = next(count)

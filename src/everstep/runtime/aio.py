@@ -140,6 +140,7 @@ class AsyncRun:
         done = run._recorded_save(state)
         if done is not None:
             return done
+        run._begun += 1
         run._fire("before_checkpoint", kind="manual")
         commit = await self._commit(lambda: run._prepare(note, tags, meta, state, run._header("manual", None, False)))
         return run._made(commit)

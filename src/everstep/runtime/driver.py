@@ -63,6 +63,8 @@ class Driver(Recorder):
         self._root = Frame(self, self)
         self._flight: dict[str, Ticket] = {}
         self._unsure = False  # the last attempt never gave the run back
+        self._begun = 0  # steps, gates, timers and checkpoints of this attempt
+        self._failed_at: dict[str, int] = {}  # how many had begun when a step failed for good
         self._base = 0
         self._steps_since = 0
         self._saved_at = self._began = time.monotonic()
@@ -105,6 +107,7 @@ class Driver(Recorder):
         if self._dry:
             self._refuse_unrecorded(ticket)
             return None
+        self._begun += 1
         self._boundary()
         self._afford()
         if self._letters and f"skip:{ticket.address}" in self._letters:

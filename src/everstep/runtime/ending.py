@@ -129,6 +129,13 @@ def _failed(run: Run, error: Exception) -> Ending:
     return ending
 
 
+def add_loose(run: Run, ending: Ending) -> None:
+    """Steps that failed, with nothing begun after them, run again, too: nothing that was recorded relies on their failure."""
+    loose = [address for address, begun in run._failed_at.items() if begun == run._begun]
+    if ending.status == Status.FAILED and loose:
+        ending.about["steps"] = list(dict.fromkeys([*ending.about.get("steps", ()), *loose]))
+
+
 def _interrupted(run: Run, error: Interrupted) -> Ending:
     _break_off(run, error.reason)
     if error.exit_code is not None:

@@ -104,6 +104,7 @@ def decide(run: Driver, address: str, question: str | None, shape: Any, timeout:
         return _value(address, found.body)
     if run._dry:
         raise Interrupted(run.id, f"the journal ends before {address}")
+    run._begun += 1
     run._boundary()
     if condition is not None:
         return answered(run, address, bool(condition() if callable(condition) else condition), "condition")
@@ -215,6 +216,7 @@ def start_timer(run: Driver, seconds: float | None, until: Any) -> int | None:
                 run._put("timer", pack_body([due]), address)
         _drop_timer(run, address)
         return None
+    run._begun += 1
     run._boundary()
     if found is None:
         with run._lock:

@@ -11,7 +11,16 @@ from typing import Any
 from everstep.backends.base import Query
 from everstep.clock import clock
 from everstep.codec.values import encode
-from everstep.errors import AlreadyAnswered, BadAnswer, IllegalTransition, InvalidArgument, LeaseHeld, NotFound, UnknownWorkflow
+from everstep.errors import (
+    AlreadyAnswered,
+    BadAnswer,
+    EverstepError,
+    IllegalTransition,
+    InvalidArgument,
+    LeaseHeld,
+    NotFound,
+    UnknownWorkflow,
+)
 from everstep.records import CHILD, Kind, Letter, RunRow, Status
 from everstep.runtime import schema as shapes
 from everstep.runtime import workflow
@@ -155,4 +164,6 @@ def wake(store: Host, limit: int | None) -> list[Any]:
                 outcomes.append(workflow.finish(workflow.resume(store, run, None, "normal", False, {})))
             except (LeaseHeld, UnknownWorkflow, InvalidArgument, NotFound):
                 continue  # another worker's, or a program's own loop: whoever drives it finds the letter
+            except EverstepError as error:  # it says so in its outcome, and keeps nobody else asleep
+                outcomes.append(workflow.Outcome(run, store.get(run).status, error=error))
     return outcomes

@@ -6,12 +6,12 @@ When one fails, no further one begins, those that run are waited for, and the fi
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from typing import Any
 
 from everstep.runtime.asteps import adrive
-from everstep.runtime.steps import Ticket, drive
+from everstep.runtime.steps import Ticket, drive, mark
 
 
 class _Failed:
@@ -38,10 +38,20 @@ def drive_all(tickets: list[Ticket], concurrency: int) -> list[Any]:
     with ThreadPoolExecutor(min(concurrency, len(tickets)), "everstep-map") as pool:
         found = [pool.submit(copy_context().run, work, ticket) for ticket in tickets]
         try:
-            return _results([future.result() for future in found])
+            return _results([_wait(future) for future in found])
         except BaseException:
             stop.append(True)
             raise
+
+
+def _wait(future: Future[Any]) -> Any:
+    """A little at a time: a signal that comes just before a wait is heard after it."""
+    while True:
+        try:
+            return future.result(0.5)
+        except TimeoutError:
+            if future.done():
+                raise
 
 
 async def adrive_all(tickets: list[Ticket], concurrency: int, handle: Any) -> list[Any]:
@@ -67,5 +77,7 @@ def _results(found: list[Any]) -> list[Any]:
     errors = [one.error for one in found if isinstance(one, _Failed) and one.error is not None]
     if errors:
         suspended = [error for error in errors if not isinstance(error, Exception)]
-        raise (suspended or errors)[0]
+        first = (suspended or errors)[0]
+        mark(first, tuple(step for error in errors for step in getattr(error, "__everstep_steps__", ())))  # all of them run again
+        raise first
     return found

@@ -60,11 +60,10 @@ def _journal(backend: Backend, row: RunRow) -> str | None:
 def _definition(store: Host, row: RunRow) -> str | None:
     try:
         flow = workflow.workflow_of(store, row.id)
+        workflow.definition_change(store, row, flow, workflow.beginning(store, row), False)
     except EverstepError as error:
         return error.message
-    before = str(workflow.beginning(store, row).get("definition") or "")
-    reasons = flow.compatible(before) if flow.compatible is not None and before != flow.definition else []
-    return f"its definition has changed: {'; '.join(reasons)}" if reasons else None
+    return None
 
 
 def _waits(backend: Backend, row: RunRow) -> str | None:

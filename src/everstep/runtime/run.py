@@ -23,7 +23,7 @@ from everstep.records import Kind, Record, RunRow, Status
 from everstep.runtime import gates, playback, signals
 from everstep.runtime.context import frame
 from everstep.runtime.driver import Driver, told
-from everstep.runtime.ending import Ending, ending_of, stopped_by, tell_caller
+from everstep.runtime.ending import Ending, add_loose, ending_of, stopped_by, tell_caller
 from everstep.runtime.lease import Keeper
 from everstep.runtime.mode import Mode
 from everstep.runtime.recorder import Durability
@@ -217,6 +217,7 @@ class Run(Driver):
         done = self._recorded_save(state)
         if done is not None:
             return done
+        self._begun += 1
         self._fire("before_checkpoint", kind="manual")
         self._refuse_second_saver()
         commit, before = None, self._row
@@ -428,6 +429,7 @@ class Run(Driver):
             if ending.kind is not None:
                 self._fire("before_checkpoint", kind=ending.kind)
             with self._lock:  # a task that was left behind writes before this, or not at all
+                add_loose(self, ending)
                 made = self._end(ending)
                 self._saver = None
             if made is not None:

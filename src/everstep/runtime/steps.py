@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import inspect
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import copy_context
@@ -353,7 +354,9 @@ def _call_limited(ticket: Ticket, timeout: float) -> Any:
 
     thread = threading.Thread(target=copy_context().run, args=(work,), name=f"everstep-{ticket.address}", daemon=True)
     thread.start()
-    thread.join(timeout)
+    until = time.monotonic() + timeout
+    while thread.is_alive() and (left := until - time.monotonic()) > 0:
+        thread.join(min(left, 0.5))  # a signal that comes just before a wait is heard after it
     if not box:
         raise StepTimeout(f"step {ticket.address} took longer than {timeout:g} s")
     good, value = box[0]
@@ -391,6 +394,7 @@ def failed(ticket: Ticket, error: Exception, final: bool = False) -> float | Non
     if delay is not None:
         flags["next"] = clock.now_us() + int(delay * 1e6)
     else:
+        run._failed_at[ticket.address] = run._begun
         mark(error, (ticket.address, *getattr(error, "__everstep_steps__", ())))
     run._put("step", ticket.body(FAILED, NOTHING, None, error_body(error), flags), ticket.address)
     return delay

@@ -31,7 +31,7 @@ from everstep.errors import (
     Waiting,
 )  # fmt: skip
 from everstep.ids import check_id, new_id
-from everstep.records import CHILD, RunRow, Status
+from everstep.records import CHILD, Kind, RunRow, Status
 from everstep.runtime.budget import Budget
 from everstep.runtime.context import Frame, frame
 from everstep.runtime.ending import stopped_by
@@ -44,7 +44,7 @@ from everstep.runtime.retry import Retry
 from everstep.runtime.run import Run
 from everstep.runtime.steps import mark
 from everstep.store.gates import Gate, open_gates
-from everstep.store.journal import load_result, rebuilt, result_body
+from everstep.store.journal import load_result, name_of, read, rebuilt, result_body
 from everstep.store.reading import checked
 from everstep.store.refs import find_run
 
@@ -82,7 +82,7 @@ class Workflow:
     def __init__(
         self, function: Callable[..., Any], *, name: str | None = None, version: Any = None, definition: str | None = None,
         policy: Policy | None = None, retry: Retry | None = None, budget: Budget | None = None, timeout: float | None = None,
-        compatible: Callable[[str], list[str]] | None = None,
+        compatible: Callable[[str, set[str]], list[str]] | None = None,
     ):  # fmt: skip
         if not callable(function):
             raise InvalidArgument(f"{function!r:.60} is no function", remedy="Use @everstep.workflow on a function.")
@@ -138,18 +138,32 @@ def _source(function: Any) -> str:
 
 def start(store: Host, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], id: str | None, options: dict[str, Any]) -> Any:
     flow = as_workflow(function)
+    _refuse_misfit(flow, args, kwargs)
     data = encode([list(args), kwargs], "arguments")
     digest = sha256(data).digest()[:16]
     row = store.backend.run(check_id(id)) if id is not None else None
+    changed = ""
     if row is not None:
-        _refuse_other(store, row, flow, digest)
+        said = beginning(store, row)
+        _refuse_other(row, said, flow, digest)
         if row.status in _ENDED:
             return _ready(flow, recorded(store, row))
+        changed = definition_change(store, row, flow, said, False)
     about = {"workflow": flow.name, "version": flow.version, "input_digest": digest, "definition": flow.definition}
     form, body, chunks = result_body([list(args), kwargs], "arguments", store.framer.wrap)
     about["input"] = [form, body]
-    attempt = _Attempt(store, flow, id or new_id(), args, kwargs, {**options, "about": about, "chunks": chunks})
+    attempt = _Attempt(store, flow, id or new_id(), args, kwargs, {**options, "about": about, "chunks": chunks}, changed)
     return attempt.drive()
+
+
+def _refuse_misfit(flow: Workflow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """An input that the function cannot take is refused before there is a run that could only fail."""
+    try:
+        inspect.signature(flow.function).bind(*args, **kwargs)
+    except TypeError as error:
+        raise InvalidArgument(f"the workflow {flow.name!r} cannot be called so: {error}") from error
+    except ValueError:
+        return  # a function without a signature, written in C
 
 
 def call_plain(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], id: str | None) -> Any:
@@ -174,8 +188,7 @@ async def _acall_plain(flow: Workflow, run: Any, args: tuple[Any, ...], kwargs: 
             return Outcome(run.id, Status.FAILED.value, error=error)
 
 
-def _refuse_other(store: Host, row: RunRow, flow: Workflow, digest: bytes) -> None:
-    said = beginning(store, row)
+def _refuse_other(row: RunRow, said: dict[str, Any], flow: Workflow, digest: bytes) -> None:
     if said.get("workflow") != flow.name:
         raise RunExists(f"run {row.id!r} is a run of {said.get('workflow') or 'no workflow'}, not of {flow.name}")
     if said.get("input_digest") != digest:
@@ -221,10 +234,7 @@ def resume(store: Host, run_id: str, from_step: str | None, replay: Replay, anyw
     row = find_run(store.backend, run_id)
     said = beginning(store, row)
     flow = _workflow_of(row, said)
-    changed = _difference(flow, said)
-    reasons = flow.compatible(str(said.get("definition") or "")) if changed and flow.compatible is not None else []
-    if reasons and not anyway:
-        raise DefinitionChanged(f"run {row.id!r} began under another definition of {flow.name}: {'; '.join(reasons)}", changed)
+    changed = definition_change(store, row, flow, said, anyway)
     if from_step is not None:
         if replay != "normal":
             raise InvalidArgument("from_step goes with normal replay only")
@@ -236,6 +246,18 @@ def resume(store: Host, run_id: str, from_step: str | None, replay: Replay, anyw
     args, kwargs = load_result(store.backend, row.family, *said["input"])
     attempt = _Attempt(store, flow, row.id, tuple(args), kwargs, {**options, "replay": replay}, changed)
     return attempt.drive()
+
+
+def definition_change(store: Host, row: RunRow, flow: Workflow, said: dict[str, Any], anyway: bool) -> str:
+    """How the definition differs from the one that a run began with; refused if the run cannot go on under it."""
+    changed = _difference(flow, said)
+    if not changed or flow.compatible is None:
+        return changed
+    begun = {name_of(r.note) for r in read(store.backend, row, 1) if r.kind in (Kind.STEP, Kind.GATE, Kind.ANSWER) and r.note}
+    reasons = flow.compatible(str(said.get("definition") or ""), begun)
+    if reasons and not anyway:
+        raise DefinitionChanged(f"run {row.id!r} began under another definition of {flow.name}: {'; '.join(reasons)}", changed)
+    return changed
 
 
 def workflow_of(store: Host, run_id: str) -> Workflow:

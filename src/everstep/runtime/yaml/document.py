@@ -20,7 +20,7 @@ from everstep.runtime.yaml.step import ID, NAME, Entry, Step, read_entry, read_r
 from everstep.runtime.yaml.value import Value, read_value
 
 KEYS = ("name", "version", "description", "inputs", "state", "policy", "retry", "budget", "timeout", "steps", "result")
-TAKEN = ("self", "workflow", "id")  # what `store.start` takes for itself
+TAKEN = ("id",)  # what `store.start` takes for itself
 
 
 @dataclass(frozen=True, slots=True)
