@@ -519,7 +519,7 @@ def test_a_definition_that_is_not_compatible_is_refused_with_the_difference_unle
     with pytest.raises(Crash):
         store.start(flow, id="r")
     again.append(True)
-    Workflow(d.plain(body), name="strict", definition="new text", compatible=lambda old: [f"it was {old}"])
+    Workflow(d.plain(body), name="strict", definition="new text", compatible=lambda old, begun: [f"it was {old}"])
     with pytest.raises(DefinitionChanged, match="it was old text") as found:
         store.resume("r")
     assert "-old text" in found.value.difference

@@ -56,11 +56,12 @@ class Framer:
         self._level = level if level is not None else (1 if compression == "zstd" else 6)
         self._threshold = threshold
 
-    def wrap(self, content: bytes) -> bytes:
+    def wrap(self, content: bytes, least: int = 0) -> bytes:
+        """A frame of content; below the threshold, or below `least` bytes, it is not compressed."""
         size = len(content)
         if size > MAX_CONTENT:
             raise LimitExceeded(f"a single value of {size:,} bytes is beyond the limit of {MAX_CONTENT:,}")
-        if self._code == _NONE or size < self._threshold:
+        if self._code == _NONE or size < self._threshold or size < least:
             return _PLAIN + content
         packed = _zstd(content, self._level) if self._code == _ZSTD else _gzip(content, self._level)
         if len(packed) + 4 >= size or (size > RATIO_FREE and size > MAX_RATIO * len(packed)):

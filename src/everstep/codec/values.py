@@ -135,7 +135,7 @@ def same_bytes(value: Any, raw: bytes) -> bool:
 
 def may_hold_bytes(encoded: bytes) -> bool:
     """Whether one of the marks of binary data is among the bytes. By chance it may be there without any."""
-    return b"\xc4" in encoded or b"\xc5" in encoded or b"\xc6" in encoded
+    return 0xC4 in encoded or 0xC5 in encoded or 0xC6 in encoded  # with bytes on the left, an error is raised and dropped inside
 
 
 def has_buffer(value: Any) -> bool:
@@ -343,9 +343,12 @@ class Decoder:
 
 def decode(data: bytes) -> Any:
     """The value of bytes made by `encode`, with the program's types revived."""
-    decoder = Decoder()
-    value = decoder.decode(data)
-    return revived(value) if decoder.objects else value
+    try:
+        return unpackb(data)  # most values are plain; an extension is refused without a hook
+    except ValueError:
+        decoder = Decoder()
+        value = decoder.decode(data)
+        return revived(value) if decoder.objects else value
 
 
 def revived(value: Any) -> Any:

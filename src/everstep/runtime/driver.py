@@ -63,7 +63,7 @@ class Driver(Recorder):
         self._root = Frame(self, self)
         self._flight: dict[str, Ticket] = {}
         self._unsure = False  # the last attempt never gave the run back
-        self._begun = 0  # steps, gates, timers and checkpoints of this attempt
+        self._begun = 0  # how often the program asked for a step, gate, timer or checkpoint
         self._failed_at: dict[str, int] = {}  # how many had begun when a step failed for good
         self._base = 0
         self._steps_since = 0
@@ -107,7 +107,6 @@ class Driver(Recorder):
         if self._dry:
             self._refuse_unrecorded(ticket)
             return None
-        self._begun += 1
         self._boundary()
         self._afford()
         if self._letters and f"skip:{ticket.address}" in self._letters:
@@ -132,9 +131,16 @@ class Driver(Recorder):
         result = decode(unwrap(letter.body))
         ticket.started = clock.now_us()
         form, data, chunks = result_body(result, ticket.address, self._store.framer.wrap)
-        self._put("step", ticket.body(SUCCEEDED, form, data, None, {"skipped": True}), ticket.address, chunks)
-        self._read.append(letter.name)
-        self._write_step(ticket, None)
+        ticket.record(SUCCEEDED, form, data, None, {"skipped": True}, chunks)
+        with self._lock:
+            self._read.append(letter.name)
+        try:
+            self._write_step(ticket, None)
+        except BaseException:
+            with self._lock:  # what the operator said still holds: no later commit may take the letter away
+                self._read = [name for name in self._read if name != letter.name]
+                self._letters[letter.name] = letter
+            raise
         return (result,)
 
     def _refuse_unrecorded(self, ticket: Ticket) -> None:
@@ -203,15 +209,24 @@ class Driver(Recorder):
         used.cost += ticket.cost
         self._steps_since += 1
         self._last_step = ticket.address
+        self._take_up(ticket)
         if due is not None:
             return self._prepare(None, (), None, None, self._header(*due, False))
         return self._note()
 
-    def _write_entries(self) -> None:
+    def _take_up(self, ticket: Ticket) -> None:
+        """Put the record of a step into the commit that is being built: in no other, whose failure could lose it unnoticed."""
+        if ticket.entry is not None:
+            self._entries.append(ticket.entry)
+            ticket.entry = None
+
+    def _write_entries(self, ticket: Ticket | None = None) -> None:
         """Make what was put up durable, without a checkpoint."""
         commit, before = None, self._row
         with self._lock:
             try:
+                if ticket is not None:
+                    self._take_up(ticket)
                 commit = self._note()
                 self._durable(commit)
             except BaseException as error:

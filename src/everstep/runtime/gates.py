@@ -18,7 +18,7 @@ from everstep.errors import DamagedRun, GateTimeout, Interrupted, InvalidArgumen
 from everstep.records import Letter, RunRow
 from everstep.runtime import schema as shapes
 from everstep.runtime.context import current
-from everstep.store.journal import FAILED, NOTHING, RUNNING, SUCCEEDED, error_body, pack_body
+from everstep.store.journal import FAILED, RUNNING, SUCCEEDED, error_body, pack_body
 from everstep.store.query import to_us
 
 if TYPE_CHECKING:
@@ -254,17 +254,17 @@ def begin_once(run: Driver, ticket: Ticket) -> tuple[Any] | None:
 def write_intent(run: Driver, ticket: Ticket) -> None:
     """Write down that an attempt begins, and how many came before it."""
     ticket.started = clock.now_us()
-    run._put("step", ticket.body(RUNNING, NOTHING, None, None, {"tried": ticket.tried} if ticket.tried else {}), ticket.address)
-    run._write_entries()
+    ticket.record(RUNNING, flags={"tried": ticket.tried} if ticket.tried else {})
+    run._write_entries(ticket)
 
 
 def _settle_once(run: Driver, ticket: Ticket, answer: str) -> tuple[Any]:
     ticket.started = clock.now_us()
     if answer == "skip":
-        run._put("step", ticket.body(SUCCEEDED, NOTHING, None, None, {"skipped": True}), ticket.address)
+        ticket.record(SUCCEEDED, flags={"skipped": True})
         run._write_step(ticket, None)
         return (None,)
     error = StepFailed(ticket.address, "ProcessDied", "the process died inside the step, and it was not to be run again")
-    run._put("step", ticket.body(FAILED, NOTHING, None, error_body(error), {}), ticket.address)
+    ticket.record(FAILED, error=error_body(error))
     run._write_step(ticket, error)
     raise error

@@ -16,7 +16,7 @@ from everstep.records import Kind, Record, RunRow
 from everstep.runtime.budget import Used
 from everstep.store.journal import FAILED, RUNNING, Recorded, open_body, pack_body, read
 from everstep.store.model import asked_for, header_of
-from everstep.store.reading import checkpoint_record
+from everstep.store.reading import checkpoint_record, no_collection
 from everstep.store.writing import Entry
 
 _STEP, _GATE, _ANSWER, _TIMER, _EVENT = (k.value for k in (Kind.STEP, Kind.GATE, Kind.ANSWER, Kind.TIMER, Kind.EVENT))
@@ -39,7 +39,8 @@ class Playback:
         self.unsure = False  # an attempt died, and nothing was recorded since
         self.saved_at: int | None = None
         self.words: set[str] = set()  # the addresses of the program's own events
-        self.used = Used()
+        self._used = Used()
+        self._counted = False
         self.steps_since = 0  # since the newest checkpoint; known after `count`
         self.recent: list[Recorded] = []
         self.number = 0  # the base
@@ -73,7 +74,7 @@ class Playback:
         self.recent.clear()
         self.saved_at = record.at
         if "used" in header:
-            self.used = Used(*header["used"])
+            self._used = Used(*header["used"])
         if header.get("kind", "manual") == "manual":
             self.saves.append(record)
 
@@ -81,7 +82,7 @@ class Playback:
         said = self.status = content(record)
         if said.get("status") in ("failed", "succeeded"):
             self.failures = said.get("failures", 0)
-        self.used.seconds = max(self.used.seconds, said.get("seconds", 0.0))
+        self._used.seconds = max(self._used.seconds, said.get("seconds", 0.0))
         for address in said.get("steps", ()):
             self.forget(address)
 
@@ -105,9 +106,16 @@ class Playback:
             found.body[0] = RUNNING
             found.body[12]["again"] = True
 
+    @property
+    def used(self) -> Used:
+        """What the run has used; added up when somebody asks, because that opens every record."""
+        if not self._counted:
+            self.count()
+        return self._used
+
     def count(self) -> None:
         """Add up the steps since the newest checkpoint, which knows what was used before it. Values that were drawn are no steps."""
-        used = self.used
+        used, self._counted = self._used, True
         for found in self.recent:
             status, flags = found.body[0], found.body[12]
             if not flags.get("value") and (status != RUNNING or flags.get("again")):
@@ -131,9 +139,10 @@ def content(record: Record) -> dict[str, Any]:
 def whole(backend: Backend, row: RunRow) -> Playback:
     """All that a workflow has recorded."""
     playback = Playback()
-    playback.records = read(backend, row, 1)
-    for record in playback.records:
-        playback.take(record)
+    with no_collection():
+        playback.records = read(backend, row, 1)
+        for record in playback.records:
+            playback.take(record)
     if row.checkpoints:
         playback.number = row.checkpoints
     return playback
@@ -153,7 +162,7 @@ def after_base(backend: Backend, row: RunRow) -> Playback:
             playback.counts = dict(header.get("counts") or {})
             if header.get("many"):
                 playback.counts = _count(backend, row, base.seq)
-            playback.used = Used(*header.get("used", ()))
+            playback._used = Used(*header.get("used", ()))
             playback.saved_at = base.at
             first = base.seq + 1
     for record in read(backend, row, first):

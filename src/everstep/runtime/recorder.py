@@ -28,6 +28,7 @@ Durability = Literal["sync", "async", "exit"]
 MOST_BEHIND = 64
 MOST_KEPT = 1000
 _CHECKPOINT, _STEP = Kind.CHECKPOINT.value, Kind.STEP.value
+_WORDS = frozenset({Kind.GATE.value, Kind.ANSWER.value, Kind.TIMER.value, Kind.EVENT.value})
 
 
 class Recorder:
@@ -122,9 +123,9 @@ class Recorder:
                 self._row = commit.was
             if any(record.kind == _CHECKPOINT for record in commit.records):
                 saver.lost()
-            self._entries[:0] = [
-                Entry(r.kind, unwrap(r.body), r.note, drawn=True) for r in commit.records if r.kind == _STEP and r.body and _was_drawn(r)
-            ]
+            if self._behind and self._behind[-1] is commit:
+                return  # Ctrl-C came when it was on its way
+            self._entries[:0] = [Entry(r.kind, unwrap(r.body), r.note) for r in commit.records if r.body and _was_seen(r)]
             self._read[:0] = commit.read
             self._outgoing[:0] = commit.letters
             if isinstance(error, EverstepError) and (error.written != "no" or isinstance(error, (LostLease, Conflict))):
@@ -157,9 +158,9 @@ class Recorder:
     def _defer(self, commit: Commit) -> None:
         """Take a commit that need not be durable yet."""
         if self._durability == "exit":
-            self._behind.append(commit)
             if len(self._behind) >= MOST_KEPT:
-                self.flush()
+                self.flush()  # before this one is taken: if the disk is full, this one was not made, and the others still wait
+            self._behind.append(commit)
             return
         with self._settled:
             while self._pending >= MOST_BEHIND:
@@ -215,9 +216,12 @@ class Recorder:
         return self._carry(commit)
 
     def _put(self, kind: str, content: bytes, address: str | None, chunks: Any = ()) -> None:
-        self._entries.append(Entry(kind, content, address, chunks))
+        with self._lock:  # otherwise a commit that another thread is building could throw the entry away
+            self._entries.append(Entry(kind, content, address, chunks))
 
 
-def _was_drawn(record: Record) -> bool:
-    body = Recorded(record).body
-    return bool(body[12].get("value"))
+def _was_seen(record: Record) -> bool:
+    """Whether the program relies on an entry already. The end of a step is not: it is raised there that it could not be recorded."""
+    if record.kind == _STEP:
+        return bool(Recorded(record).body[12].get("value"))
+    return record.kind in _WORDS

@@ -34,7 +34,7 @@ from everstep.store.model import Checkpoint, asked_for, when, with_header
 from everstep.store.reading import Loaded, checked, checkpoint_record, load
 from everstep.store.refs import verified
 from everstep.store.store import BaseStore
-from everstep.store.writing import Chain, Entry
+from everstep.store.writing import Chain
 
 _CHECKPOINT = Kind.CHECKPOINT.value
 
@@ -126,7 +126,8 @@ class Run(Driver):
             self._refuse_workflow(row)
         self._fire("before_load", row=row)
         played = self._played = playback.whole(backend, row) if self._mode.workflow else playback.after_base(backend, row)
-        played.count()
+        if not self._mode.silent or self._mode.budget is not None:
+            played.count()
         saver = self._store.saver()
         number = 0 if self._mode.workflow else played.number
         if number:
@@ -142,7 +143,7 @@ class Run(Driver):
         self._unsure = self._unsure or played.unsure
         self._saved_at -= played.seconds_since()
         self._root.counts.update(played.counts)
-        self._steps_since = played.steps_since
+        self._steps_since = played.steps_since if not self._mode.silent else len(played.recent)
         self.report.run, self.report.attempt = row.id, max(1, row.epoch)
         self._look_at_letters()
         if self._mode.replay == "republish":
@@ -341,8 +342,7 @@ class Run(Driver):
             return load_result(self._store.backend, self._family, found.body[4], found.body[5])
         value = draw()
         if not self._dry:
-            with self._lock:
-                self._entries.append(Entry("step", value_body(self, value), address, (), True))
+            self._put("step", value_body(self, value), address)
         return value
 
     def gate(self, name: str, ask: str | None = None, **options: Any) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -30,6 +31,7 @@ from everstep.store.journal import (
     RUNNING,
     SHORT_INPUT,
     SUCCEEDED,
+    Chunks,
     Recorded,
     error_body,
     input_of,
@@ -40,6 +42,7 @@ from everstep.store.journal import (
     result_body,
     show_input,
 )  # fmt: skip
+from everstep.store.writing import Entry
 
 if TYPE_CHECKING:
     from everstep.runtime.driver import Driver
@@ -69,11 +72,12 @@ class StepOptions:
 
 
 _PLAIN = StepOptions()
+_fits = re.compile(r"[^#/@\x00-\x1f]{1,200}").fullmatch
 ABSENT: Any = type("Absent", (), {"__repr__": lambda self: "<none>"})()  # None may be an argument
 
 
 def check_name(name: Any) -> str:
-    if not isinstance(name, str) or not name or len(name) > 200 or any(c in "#/@" or c < " " for c in name):
+    if not isinstance(name, str) or _fits(name) is None:
         raise InvalidArgument(f"{name!r:.60} is no name of a step: 1 to 200 characters, without #, / and @")
     return name
 
@@ -152,8 +156,10 @@ class Ticket:
         "cost",
         "digest",
         "done",
+        "entry",
         "found",
         "function",
+        "inner",
         "input",
         "kind",
         "kwargs",
@@ -186,12 +192,19 @@ class Ticket:
         self.started = 0
         self.tokens = 0
         self.cost = 0.0
+        self.entry: Entry | None = None  # how it ended, for the commit that records it and for no other
+        self.inner: list[str] = []  # the steps inside of it that have ended, which its next attempt asks for again
 
-    def body(self, status: str, form: int, result: bytes | None, error: dict[str, Any] | None, flags: dict[str, Any]) -> bytes:
-        return pack_body(
+    def record(
+        self, status: str, form: int = NOTHING, result: bytes | None = None, error: dict[str, Any] | None = None,
+        flags: dict[str, Any] | None = None, chunks: Chunks | None = None,
+    ) -> None:  # fmt: skip
+        """Put up what is to be recorded of this step."""
+        body = pack_body(
             [status, self.attempt, self.digest, self.input, form, result, error, self.started, clock.now_us(), self.tokens, self.cost,
-             self.run._worker, flags]
+             self.run._worker, flags or {}]
         )  # fmt: skip
+        self.entry = Entry("step", body, self.address, chunks or ())
 
 
 def begin(
@@ -213,6 +226,7 @@ def begin(
     title = check_name(name) if name is not None else name_for(plain, options)
     key = None if options.key is None else check_key(options.key)
     with run._numbering:
+        run._begun += 1
         ticket = Ticket(run, plain, here.address(title, key), args, kwargs, options)
     _identify(ticket)
     _find(ticket)
@@ -366,7 +380,7 @@ def _call_limited(ticket: Ticket, timeout: float) -> Any:
 
 
 def succeeded(ticket: Ticket, result: Any) -> None:
-    """Put the record of a result up for the next commit."""
+    """Put up the record of a result."""
     run = ticket.run
     if run._dry:
         run._compare(ticket, result)
@@ -377,11 +391,11 @@ def succeeded(ticket: Ticket, result: Any) -> None:
         failed(ticket, error, final=True)
         run._write_step(ticket, error)
         raise
-    run._put("step", ticket.body(SUCCEEDED, form, data, None, {}), ticket.address, chunks)
+    ticket.record(SUCCEEDED, form, data, chunks=chunks)
 
 
 def failed(ticket: Ticket, error: Exception, final: bool = False) -> float | None:
-    """Put the record of a failed attempt up for the next commit; the delay before the next one, or None if there is none."""
+    """Put up the record of a failed attempt; the delay before the next one, or None if there is none."""
     run, retry = ticket.run, ticket.options.retry
     ticket.tried += 1
     delay = None
@@ -396,7 +410,7 @@ def failed(ticket: Ticket, error: Exception, final: bool = False) -> float | Non
     else:
         run._failed_at[ticket.address] = run._begun
         mark(error, (ticket.address, *getattr(error, "__everstep_steps__", ())))
-    run._put("step", ticket.body(FAILED, NOTHING, None, error_body(error), flags), ticket.address)
+    ticket.record(FAILED, error=error_body(error), flags=flags)
     return delay
 
 

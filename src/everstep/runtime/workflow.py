@@ -12,6 +12,7 @@ import functools
 import inspect
 import textwrap
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, cast
@@ -83,6 +84,7 @@ class Workflow:
         self, function: Callable[..., Any], *, name: str | None = None, version: Any = None, definition: str | None = None,
         policy: Policy | None = None, retry: Retry | None = None, budget: Budget | None = None, timeout: float | None = None,
         compatible: Callable[[str, set[str]], list[str]] | None = None,
+        accepts: Callable[..., Any] | None = None,
     ):  # fmt: skip
         if not callable(function):
             raise InvalidArgument(f"{function!r:.60} is no function", remedy="Use @everstep.workflow on a function.")
@@ -95,8 +97,13 @@ class Workflow:
         self.definition = (definition if definition is not None else _source(function))[:_LONGEST_DEFINITION]
         self.policy = None if policy is None else Policy.parse(policy)
         self.retry, self.budget, self.timeout, self.compatible = retry, budget, timeout, compatible
+        self.accepts = accepts or self._bind
         functools.update_wrapper(self, function, updated=())
         _known[self.name] = self
+
+    def _bind(self, *args: Any, **kwargs: Any) -> None:
+        with suppress(ValueError):  # a function without a signature, written in C
+            inspect.signature(self.function).bind(*args, **kwargs)
 
     def __repr__(self) -> str:
         return f"<everstep.Workflow {self.name!r}>"
@@ -159,11 +166,9 @@ def start(store: Host, function: Any, args: tuple[Any, ...], kwargs: dict[str, A
 def _refuse_misfit(flow: Workflow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """An input that the function cannot take is refused before there is a run that could only fail."""
     try:
-        inspect.signature(flow.function).bind(*args, **kwargs)
+        flow.accepts(*args, **kwargs)
     except TypeError as error:
         raise InvalidArgument(f"the workflow {flow.name!r} cannot be called so: {error}") from error
-    except ValueError:
-        return  # a function without a signature, written in C
 
 
 def call_plain(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], id: str | None) -> Any:

@@ -95,7 +95,7 @@ def checked(backend: Backend, row: RunRow, first: int, last: int | None) -> list
 def load(backend: Backend, row: RunRow, number: int) -> Loaded:
     """The snapshot of one checkpoint; an error about the head names the newest good one."""
     try:
-        with _no_collection():
+        with no_collection():
             return _load(backend, row, number)
     except Damaged as error:
         if number != row.checkpoints:
@@ -104,7 +104,7 @@ def load(backend: Backend, row: RunRow, number: int) -> Loaded:
 
 
 @contextmanager
-def _no_collection() -> Iterator[None]:
+def no_collection() -> Iterator[None]:
     """Keep the garbage collector out while thousands of containers come into being, none of them garbage: a fifth of the time."""
     was = gc.isenabled()
     gc.disable()

@@ -42,13 +42,16 @@ START, CHECKPOINT, BASE, STATUS = Kind.START.value, Kind.CHECKPOINT.value, Kind.
 
 @dataclass(slots=True)
 class Entry:
-    """Something for the journal that waits for the next commit. `drawn` marks a value that the program has seen already."""
+    """Something for the journal that waits for the next commit."""
 
     kind: str
     content: bytes
     address: str | None
     chunks: Sequence[tuple[bytes, bytes]] = ()
-    drawn: bool = False
+
+
+SMALL_ENTRY = 2048  # compressing less costs more time, at every step, than the disk that it saves is worth
+_ENTRIES = frozenset({Kind.STEP.value, Kind.GATE.value, Kind.ANSWER.value, Kind.TIMER.value, Kind.EVENT.value})
 
 
 class Chain:
@@ -68,7 +71,7 @@ class Chain:
             raise LimitExceeded(
                 f"run {row.id!r} has {row.head_seq:,} records, which is the limit", remedy="Go on in a fork: store.fork(run_id)."
             )
-        body = self._framer.wrap(content)
+        body = self._framer.wrap(content, SMALL_ENTRY if kind in _ENTRIES else 0)
         row.head_seq += 1
         record = make_record(row.head_digest, row.id, row.head_seq, kind, row.epoch, self._at, row.checkpoints, body, note, tags, meta)
         row.head_digest = record.digest

@@ -61,6 +61,7 @@ def load(path: str | os.PathLike[str], text: str | None = None) -> Workflow:
         budget=document.budget,
         timeout=document.timeout,
         compatible=partial(reasons, document),
+        accepts=lambda **inputs: document.given(inputs),
     )
 
 
