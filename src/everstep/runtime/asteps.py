@@ -10,15 +10,25 @@ from typing import TYPE_CHECKING, Any
 from everstep.clock import clock
 from everstep.errors import StepTimeout
 from everstep.runtime.context import Frame, frame
-from everstep.runtime.steps import Ticket, failed, recorded_outcome, remaining, succeeded
+from everstep.runtime.steps import Ticket, end_turn, failed, look_again, recorded_outcome, remaining, succeeded, take_turn
 
 if TYPE_CHECKING:
     from everstep.runtime.driver import Driver
 
 
 async def adrive(ticket: Ticket, handle: Any) -> Any:
-    """Run a step to its end, with retries, in this task. A plain function runs in a thread."""
+    """Run a step to its end, in this task. A plain function runs in a thread."""
+    while (other := take_turn(ticket)) is not None:
+        await asyncio.shield(asyncio.wrap_future(other))  # cancelling this one must not cancel what others wait for
+    try:
+        return await _adrive(ticket, handle)
+    finally:
+        end_turn(ticket)
+
+
+async def _adrive(ticket: Ticket, handle: Any) -> Any:
     run = ticket.run
+    look_again(ticket)
     if ticket.done and not run._dry:
         return recorded_outcome(ticket)
     instead = run._before_step(ticket)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from concurrent.futures import Future
 from dataclasses import replace
 from threading import get_ident
 from typing import Any
@@ -59,7 +60,9 @@ class Driver(Recorder):
         self._letters_known = 0
         self._looked_at = time.monotonic()
         self._played = Playback()
+        self._opened: RunRow | None = None  # the row as it was when the run was opened
         self._keyed: dict[str, Recorded] | None = None
+        self._turns: dict[str, Future[None]] = {}  # the steps with a key that are running
         self._root = Frame(self, self)
         self._flight: dict[str, Ticket] = {}
         self._unsure = False  # the last attempt never gave the run back
@@ -83,12 +86,13 @@ class Driver(Recorder):
         return self._report
 
     def _recorded(self, address: str) -> Recorded | None:
-        self._asked.add(address)
         found = self._played.entries.get(address)
         if found is None and "@" in address:
-            if self._keyed is None:
-                self._keyed = playback.keyed(self._store.backend, self._open()[0])
+            if self._keyed is None:  # what came later is remembered, and may not be stored yet
+                self._keyed = playback.keyed(self._store.backend, self._opened or self._open()[0])
             found = self._keyed.get(address)
+        if found is not None:
+            self._asked.add(address)
         return found
 
     def _kept(self, ticket: Ticket, body: list[Any]) -> None:
@@ -240,8 +244,8 @@ class Driver(Recorder):
         self._report.executed += 1
         if self._unsure:
             self._unsure = not self._alone(ticket.address)
-        if ticket.options.key is not None:
-            self._remember(ticket.address, commit)
+        if ticket.options.key is not None or "/" in ticket.address:
+            self._remember(ticket, commit)
         if commit.run.checkpoints != (commit.was.checkpoints if commit.was else 0):
             self._made(commit)
         elif self._post_came(commit):
@@ -274,13 +278,22 @@ class Driver(Recorder):
         if ticket.options.at_most_once:
             gates.write_intent(self, ticket)
 
-    def _remember(self, address: str, commit: Commit) -> None:
-        """A step with a key may be asked for again by the same program."""
-        if self._keyed is None:
-            self._keyed = playback.keyed(self._store.backend, self._open()[0])
+    def _remember(self, ticket: Ticket, commit: Commit) -> None:
+        """What this attempt may ask for again: a step with a key, and a step inside of one that is tried several times."""
+        address, outer = ticket.address, self._tried_again(ticket.address)
+        if ticket.options.key is None and outer is None:
+            return
         record = next((r for r in commit.records if r.note == address and r.kind == _STEP), None)
         if record is not None:
-            self._keyed[address] = Recorded(record)
+            self._played.entries[address] = Recorded(record)
+            if outer is not None and ticket.options.key is None:
+                outer.inner.append(address)
+
+    def _tried_again(self, address: str) -> Ticket | None:
+        """The outermost step around an address that has a retry."""
+        parts = address.split("/")
+        around = (self._flight.get("/".join(parts[:count])) for count in range(1, len(parts)))
+        return next((ticket for ticket in around if ticket is not None and ticket.options.retry is not None), None)
 
     def _break_off(self, ticket: Ticket, error: BaseException) -> None:
         """A step was left without an end. One that waits or was stopped at its own inner step is in order; any other is doubtful."""
@@ -342,7 +355,7 @@ class Driver(Recorder):
         self._letters_known = len(found)
         self._letters = {letter.name: gates.verified_letter(row, letter) for letter in found if letter.name not in self._read}
         for name in [name for name in self._letters if name.startswith("again:")]:
-            self._played.forget(name.removeprefix("again:"))
+            playback.forget(self._recorded(name.removeprefix("again:")))
             self._read.append(name)
             del self._letters[name]
 

@@ -27,6 +27,7 @@ class Mode:
     about: dict[str, Any] = field(default_factory=dict)
     chunks: list[tuple[bytes, bytes]] = field(default_factory=list)
     driven: bool = False  # by the run that called it
+    seen: int | None = None  # the newest record of the run when it was decided to drive it
     accept: frozenset[str] = frozenset()
     replay: Replay = "normal"
     silent: bool = True  # no policy asks for checkpoints

@@ -147,7 +147,16 @@ def _newest(store: Host, row: RunRow, address: str) -> str | None:
 
 
 def due(store: Host, limit: int | None = None) -> list[str]:
-    return store.backend.due(clock.now_us(), limit)
+    """What has a letter whose time has come. A run that failed is tried again by its retry alone: an answer or a timer is no reason to."""
+    now = clock.now_us()
+    return [run for run in store.backend.due(now) if _worth_waking(store, run, now)][:limit]
+
+
+def _worth_waking(store: Host, run: str, now: int) -> bool:
+    row = store.backend.run(run)
+    if row is None or row.status != Status.FAILED:
+        return row is not None
+    return any(letter.name == "retry" and letter.due is not None and letter.due <= now for letter in store.backend.letters(run))
 
 
 def wake(store: Host, limit: int | None) -> list[Any]:
@@ -165,5 +174,6 @@ def wake(store: Host, limit: int | None) -> list[Any]:
             except (LeaseHeld, UnknownWorkflow, InvalidArgument, NotFound):
                 continue  # another worker's, or a program's own loop: whoever drives it finds the letter
             except EverstepError as error:  # it says so in its outcome, and keeps nobody else asleep
-                outcomes.append(workflow.Outcome(run, store.get(run).status, error=error))
+                row = store.backend.run(run)  # as it stands: the row itself may be what is damaged
+                outcomes.append(workflow.Outcome(run, row.status if row is not None else Status.FAILED.value, error=error))
     return outcomes

@@ -101,10 +101,7 @@ class Playback:
 
     def forget(self, address: str) -> None:
         """The next call of a step that failed runs it again. How often it was tried is remembered."""
-        found = self.entries.get(address)
-        if found is not None and found.body[0] == FAILED:
-            found.body[0] = RUNNING
-            found.body[12]["again"] = True
+        forget(self.entries.get(address))
 
     @property
     def used(self) -> Used:
@@ -123,6 +120,12 @@ class Playback:
                 used.steps += 1
                 used.tokens += found.body[9]
                 used.cost += found.body[10]
+
+
+def forget(found: Recorded | None) -> None:
+    if found is not None and found.body[0] == FAILED:
+        found.body[0] = RUNNING
+        found.body[12]["again"] = True
 
 
 def taken_over() -> Entry:
@@ -188,4 +191,7 @@ def keyed(backend: Backend, row: RunRow) -> dict[str, Recorded]:
         if record.kind == _STEP and record.note and "@" in record.note:
             before = found.get(record.note)
             found[record.note] = Recorded(record, before.attempts + 1 if before else 0)
+        elif record.kind == _STATUS:
+            for address in content(record).get("steps", ()):
+                forget(found.get(address))
     return found

@@ -223,5 +223,6 @@ class Recorder:
 def _was_seen(record: Record) -> bool:
     """Whether the program relies on an entry already. The end of a step is not: it is raised there that it could not be recorded."""
     if record.kind == _STEP:
-        return bool(Recorded(record).body[12].get("value"))
+        flags = Recorded(record).body[12]
+        return bool(flags.get("value") or flags.get("why"))
     return record.kind in _WORDS

@@ -18,7 +18,7 @@ from uuid import UUID, uuid4
 
 from everstep.clock import clock
 from everstep.codec.values import decode, encode
-from everstep.errors import EverstepError, Interrupted, InvalidArgument, RunClosed
+from everstep.errors import EverstepError, Interrupted, InvalidArgument, RunClosed, RunExists
 from everstep.records import Kind, Record, RunRow, Status
 from everstep.runtime import gates, playback, signals
 from everstep.runtime.context import frame
@@ -97,8 +97,9 @@ class Run(Driver):
             self._ready(verified(first), state)
             return
         row = verified(self._keeper.acquire(first.id))
-        self._unsure = first.worker is not None or row.epoch > first.epoch + 1  # its last driver never gave it back, or nobody knows
         try:
+            self._refuse_overtaken(row)
+            self._unsure = first.worker is not None or row.epoch > first.epoch + 1  # its last driver never gave it back, or nobody knows
             self._fire("before_resume" if row.head_seq > 1 else "before_run", row=row)
             self._ready(row, state)
             self._say_running()
@@ -109,6 +110,21 @@ class Run(Driver):
             raise
         if row.head_seq > 1:
             self._fire("after_resume", row=row)
+
+    def _refuse_overtaken(self, row: RunRow) -> None:
+        """Somebody may have driven the run between the look at it and the lease: what that came to is not to be driven once more."""
+        seen = self._mode.seen
+        if seen is None or row.head_seq == seen or row.status in (Status.RUNNING, Status.QUEUED):
+            return
+        self._row = row
+        self._refuse_other_input(row, playback.content(checked(self._store.backend, row, 1, 1)[0]))
+        raise Interrupted(row.id, "another process has driven it meanwhile")
+
+    def _refuse_other_input(self, row: RunRow, said: dict[str, Any]) -> None:
+        """Two that start one id at the same time must mean the same."""
+        about = self._mode.about
+        if about and any(about[name] != said.get(name) for name in ("workflow", "input_digest")):
+            raise RunExists(f"run {row.id!r} was started with another workflow or input at the same time")
 
     def _give_back(self, row: RunRow) -> None:
         """Let go of a run that could not be opened. That its last driver died must not be forgotten with that."""
@@ -128,6 +144,7 @@ class Run(Driver):
         played = self._played = playback.whole(backend, row) if self._mode.workflow else playback.after_base(backend, row)
         if not self._mode.silent or self._mode.budget is not None:
             played.count()
+        self._refuse_other_input(row, played.start)
         saver = self._store.saver()
         number = 0 if self._mode.workflow else played.number
         if number:
@@ -139,6 +156,7 @@ class Run(Driver):
         else:
             saver.begin({} if state is None else decode(encode(state)))
         self._row, self._saver, self._failure = row, saver, None
+        self._opened = row
         self._family, self._base, self._owner = row.family, number, get_ident()
         self._unsure = self._unsure or played.unsure
         self._saved_at -= played.seconds_since()
@@ -245,6 +263,9 @@ class Run(Driver):
         if self._dry or place < played.skip_saves:
             if place == played.skip_saves - 1 and played.start.get("edited"):
                 self.state = load(self._store.backend, self._open()[0], 1).revived()
+            for edited, form, data in played.start.get("edits", ()):
+                if edited == place:
+                    self.state = load_result(self._store.backend, self._family, form, data)
             first = played.saves[0] if played.saves else None
             return Checkpoint(first) if first is not None else self._nothing_saved()
         place -= played.skip_saves

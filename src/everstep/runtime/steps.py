@@ -12,7 +12,8 @@ import inspect
 import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
 from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass
@@ -168,6 +169,7 @@ class Ticket:
         "started",
         "tokens",
         "tried",
+        "turn",
         "unsure",
     )  # fmt: skip
 
@@ -193,6 +195,7 @@ class Ticket:
         self.tokens = 0
         self.cost = 0.0
         self.entry: Entry | None = None  # how it ended, for the commit that records it and for no other
+        self.turn: Future[None] | None = None  # others of the same key wait for it
         self.inner: list[str] = []  # the steps inside of it that have ended, which its next attempt asks for again
 
     def record(
@@ -271,8 +274,14 @@ def _find(ticket: Ticket) -> None:
         ticket.attempt += 1
         ticket.tried = 0 if body[12].get("again") else body[12].get("tried", 0 if status == RUNNING else found.attempts + 1)
         ticket.found = found if not body[12].get("again") else None
+        _redo(run, body[12].get("inner", ()))
         return
     ticket.found, ticket.done = found, True
+
+
+def _redo(run: Driver, addresses: Iterable[str]) -> None:
+    for address in addresses:
+        run._played.forget(address)
 
 
 def recorded_outcome(ticket: Ticket) -> Any:
@@ -289,8 +298,48 @@ def recorded_outcome(ticket: Ticket) -> Any:
 
 
 def drive(ticket: Ticket) -> Any:
-    """Run a step to its end, with retries, in this thread."""
+    """Run a step to its end, in this thread."""
+    while (other := take_turn(ticket)) is not None:
+        other.result()
+    try:
+        return _drive(ticket)
+    finally:
+        end_turn(ticket)
+
+
+def take_turn(ticket: Ticket) -> Future[None] | None:
+    """What a step has to wait for: another call of the same key that is running, whose result it then gets."""
     run = ticket.run
+    if ticket.options.key is None or ticket.done:
+        return None
+    with run._numbering:
+        other = run._turns.get(ticket.address)
+        if other is None:
+            run._turns[ticket.address] = ticket.turn = Future()
+    return other
+
+
+def end_turn(ticket: Ticket) -> None:
+    """A step is over: its inner ones are not asked for again, and others of its key may look for its result."""
+    run, turn = ticket.run, ticket.turn
+    for address in ticket.inner:
+        run._played.entries.pop(address, None)
+    if turn is not None:
+        ticket.turn = None
+        with run._numbering:
+            run._turns.pop(ticket.address, None)
+        turn.set_result(None)
+
+
+def look_again(ticket: Ticket) -> None:
+    """A step with a key may have been recorded between its call and its turn."""
+    if ticket.turn is not None and ticket.found is None:
+        _find(ticket)
+
+
+def _drive(ticket: Ticket) -> Any:
+    run = ticket.run
+    look_again(ticket)
     if ticket.done and not run._dry:
         return recorded_outcome(ticket)
     instead = run._before_step(ticket)
@@ -407,6 +456,10 @@ def failed(ticket: Ticket, error: Exception, final: bool = False) -> float | Non
     flags: dict[str, Any] = {"tried": ticket.tried}
     if delay is not None:
         flags["next"] = clock.now_us() + int(delay * 1e6)
+        inner = [address for address in failed_steps(error) if address.startswith(f"{ticket.address}/")]
+        if inner:
+            flags["inner"] = inner  # they are why it failed: the next attempt runs them again
+        _redo(run, inner)
     else:
         run._failed_at[ticket.address] = run._begun
         mark(error, (ticket.address, *getattr(error, "__everstep_steps__", ())))

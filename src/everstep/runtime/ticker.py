@@ -74,7 +74,7 @@ class Ticker:
         trigger = run._mode.policy.due("", None, 0, self._seconds)
         chain.checkpoint(saver.build(whole=True), None, (), with_header(None, run._header("automatic", trigger, False)))
         commit = chain.commit()
-        run._store.backend.commit(commit)
+        run._durable(commit)  # where saves are deferred, this one has to come after them
         run._entries = []
         run._row = commit.run
         run._stale = True

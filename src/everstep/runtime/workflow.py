@@ -159,7 +159,8 @@ def start(store: Host, function: Any, args: tuple[Any, ...], kwargs: dict[str, A
     about = {"workflow": flow.name, "version": flow.version, "input_digest": digest, "definition": flow.definition}
     form, body, chunks = result_body([list(args), kwargs], "arguments", store.framer.wrap)
     about["input"] = [form, body]
-    attempt = _Attempt(store, flow, id or new_id(), args, kwargs, {**options, "about": about, "chunks": chunks}, changed)
+    options = {**options, "about": about, "chunks": chunks, "seen": 1 if row is None else row.head_seq}
+    attempt = _Attempt(store, flow, id or new_id(), args, kwargs, options, changed)
     return attempt.drive()
 
 
@@ -249,7 +250,7 @@ def resume(store: Host, run_id: str, from_step: str | None, replay: Replay, anyw
     elif row.status == Status.CANCELLED and replay != "validate":
         raise IllegalTransition(row.id, row.status, Status.RUNNING)
     args, kwargs = load_result(store.backend, row.family, *said["input"])
-    attempt = _Attempt(store, flow, row.id, tuple(args), kwargs, {**options, "replay": replay}, changed)
+    attempt = _Attempt(store, flow, row.id, tuple(args), kwargs, {**options, "replay": replay, "seen": row.head_seq}, changed)
     return attempt.drive()
 
 
@@ -377,7 +378,7 @@ class _Attempt:
         return self._outcome(error, trouble)
 
     def _cancelled(self) -> Outcome:
-        """Somebody cancelled the run while its driver was dead."""
+        """Somebody cancelled the run while its driver was dead, or has driven it between the look at it and the lease."""
         assert self.run._row is not None
         return recorded(self._store, self.run._row, self.run.report)
 
@@ -437,6 +438,8 @@ def _child(flow: Workflow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
     token = frame.set(None)  # the child counts its own steps
     try:
         row = store.backend.run(id)
+        if row is not None:
+            _refuse_stranger(store, row, run.id, flow, args, kwargs)
         if row is not None and row.status == Status.FAILED:
             return resume(store, id, None, "normal", False, {"driven": True})
         fields = {"parent": run.id, "parent_number": CHILD, "session": run._open()[0].session}
@@ -445,10 +448,20 @@ def _child(flow: Workflow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
         frame.reset(token)
 
 
+def _refuse_stranger(store: Host, row: RunRow, caller: str, flow: Workflow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """A run that has the id of a child is the child only if this caller made it, of this workflow and with this input."""
+    if row.parent != caller or row.parent_number != CHILD:
+        raise RunExists(f"run {row.id!r} exists and was not called by run {caller!r}")
+    _refuse_other(row, beginning(store, row), flow, sha256(encode([list(args), kwargs], "arguments")).digest()[:16])
+
+
 def child_id(run: str, address: str) -> str:
-    name = f"{run}.{address.replace('#', '.').replace('/', '.').replace('@', '.')}"
-    name = "".join(c if c.isprintable() and not c.isspace() and c not in "@~" else "-" for c in name)
-    return name if len(name) <= 200 else f"{name[:180]}-{sha256(name.encode()).hexdigest()[:16]}"
+    """The id of a child: readable, and another one for each address."""
+    name = f"{run}.{address.replace('#', '.').replace('/', '.')}"
+    shown = "".join(c if c.isprintable() and not c.isspace() and c not in "@~" else "-" for c in name)
+    if shown == name and "." not in address and len(name) <= 200:
+        return name
+    return f"{shown[:180]}-{sha256(f'{run}.{address}'.encode()).hexdigest()[:16]}"
 
 
 def _of_child(outcome: Outcome, parent: str) -> Any:

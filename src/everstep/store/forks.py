@@ -16,7 +16,7 @@ from everstep.ids import check_id, new_id
 from everstep.records import Kind, Record, RunRow, Status
 from everstep.snapshot.saver import Saver
 from everstep.store import reading
-from everstep.store.journal import read
+from everstep.store.journal import Chunks, read, result_body
 from everstep.store.model import header_of, with_header
 from everstep.store.writing import Chain, Entry, new_row
 
@@ -68,9 +68,12 @@ def _make(
         parent_number=origin.number if origin is not None else 0,
     )  # fmt: skip
     chain = Chain(framer, child, None)
-    saves = _saves([*records, *([origin] if origin else [])]) if workflow else 0
+    saves = _saves(records, origin) if workflow else 0
+    edits, chunks = _edits(backend, framer, row, records, saves) if workflow else ([], [])
     where = {"number": origin.number, "digest": origin.digest} if origin is not None else {}
-    chain.start(**about, parent=row.id, **where, **({"saves": saves, "edited": edit is not None} if workflow else {}))
+    kept = {"saves": saves, "edited": edit is not None, **({"edits": edits} if edits else {})} if workflow else {}
+    chain.start(**about, parent=row.id, **where, **kept)
+    chain.chunks(chunks)
     chain.entries([_copy(r) for r in records if r.kind in _ENTRIES and r.body is not None and (workflow or _has_key(r))])
     if origin is not None:
         header = {k: v for k, v in header_of(origin.meta).items() if k in ("counts", "many", "used", "step", "progress")}
@@ -95,13 +98,25 @@ def _said(record: Record) -> dict[str, Any]:
     return said if isinstance(said, dict) else {}
 
 
-def _saves(records: list[Record]) -> int:
+def _saves(records: list[Record], origin: Record | None) -> int:
     """How often the program had asked for a checkpoint by then. A fork's own first one was asked for by nobody, and stands for those before it."""
     said = _said(records[0])
-    made = sum(1 for r in records if r.kind == Kind.CHECKPOINT and _by_hand(r))
+    saves = {r.seq for r in (*records, origin) if r is not None and r.kind == Kind.CHECKPOINT and _by_hand(r)}
+    made = len(saves)
     if not said.get("number"):
         return made
     return int(said.get("saves", 0)) + made - 1 if made else 0
+
+
+def _edits(backend: Backend, framer: Framer, row: RunRow, records: list[Record], saves: int) -> tuple[list[Any], Chunks]:
+    """The states that were put in place of the program's own at earlier forks, each with the save where that was, as far as they are taken over."""
+    said = _said(records[0])
+    edits = [edit for edit in said.get("edits", ()) if edit[0] < saves]
+    place = int(said.get("saves", 0)) - 1
+    if not said.get("edited") or not 0 <= place < saves:
+        return edits, []
+    form, data, chunks = result_body(reading.load(backend, row, 1).revived(), "the edited state", framer.wrap)
+    return [*edits, [place, form, data]], chunks
 
 
 def _again(everything: list[Record], records: list[Record]) -> list[str]:

@@ -65,7 +65,8 @@ class Calls:
         if ticket.found is None and not run._dry:
             ticket.started = clock.now_us()
             with run._lock:
-                run._put("step", ticket.body(SUCCEEDED, NOTHING, None, None, {"skipped": True, "why": why}), ticket.address)
+                ticket.record(SUCCEEDED, flags={"skipped": True, "why": why})
+                run._take_up(ticket)
         return SKIPPED
 
     def _evaluated(self, values: Mapping[str, Any], what: str, names: Mapping[str, Any]) -> dict[str, Any]:
