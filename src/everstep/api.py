@@ -114,11 +114,14 @@ class Store(Host):
 
         return can_resume(self, run_id)
 
-    def answer(self, run_id: str, gate: str, value: Any, by: str | None = None) -> None:
-        """Answer a gate, also before it is reached. The first answer stands; the run goes on with `resume` or `wake`."""
+    def answer(self, run_id: str, gate: str, value: Any, by: str | None = None, early: bool = False) -> None:
+        """Answer a gate. The first answer stands; the run goes on with `resume` or `wake`.
+
+        A gate may be answered before it is reached; while the run waits at another one, `early` says that this is meant.
+        """
         from everstep.runtime import operate
 
-        operate.answer(self, run_id, gate, value, by)
+        operate.answer(self, run_id, gate, value, by, early)
 
     def pause(self, run_id: str, reason: str | None = None) -> None:
         """Stop a run at its next step, with a checkpoint; `resume` lets it go on. Its child runs are paused, too."""

@@ -421,7 +421,7 @@ class Waiting(Suspended):
     """A run waits for an answer or for a time."""
 
     code = "E621"
-    remedy = "Answer it with store.answer(run_id, gate, value), then run the program again, or call store.wake()."
+    remedy = "Answer it with store.answer(run_id, gate, value); then run the program again, or resume a workflow: store.resume(run_id), store.wake()."
 
     def __init__(self, run: str, what: str, until: int | None = None):
         self.run, self.what, self.until = run, what, until

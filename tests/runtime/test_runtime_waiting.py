@@ -231,7 +231,9 @@ def test_an_answer_to_a_later_gate_does_not_keep_waking_the_run(store: everstep.
         return [await d.gate("one"), await d.gate("two")]
 
     store.start(work, id="r")
-    store.answer("r", "two", 2)
+    with pytest.raises(NotFound, match="it waits at one#0"):
+        store.answer("r", "two", 2)
+    store.answer("r", "two", 2, early=True)
     assert [o.status for o in store.wake()] == ["waiting"]
     assert store.due() == []
     store.answer("r", "one", 1)

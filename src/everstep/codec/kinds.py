@@ -31,6 +31,13 @@ class Unknown:
         self.version = version
         self.fields = fields
 
+    def __getattr__(self, name: str) -> Any:
+        """Only called for what an Unknown does not have."""
+        raise AttributeError(
+            f"a stored {object.__getattribute__(self, 'name')!r} came back as Unknown, which has no {name!r}: this process has not registered "
+            "its type (everstep.register)"
+        )
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Unknown):
             return NotImplemented

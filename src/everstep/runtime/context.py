@@ -6,6 +6,8 @@ inherit it; a thread that the program starts on its own does not, and stands out
 
 from __future__ import annotations
 
+import threading
+import warnings
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +40,28 @@ class Frame:
 
 
 frame: ContextVar[Frame | None] = ContextVar("everstep", default=None)
+
+
+_open_runs = 0
+_warned: set[str] = set()
+
+
+def opened(change: int) -> None:
+    """One run more, or less, is open in this process."""
+    global _open_runs
+    _open_runs += change
+
+
+def warn_if_stray(name: str) -> None:
+    """A step that is called in a thread which knows no run is not recorded; where runs are open, that is hardly meant."""
+    if not _open_runs or name in _warned or threading.current_thread() is threading.main_thread():
+        return
+    _warned.add(name)
+    warnings.warn(
+        f"step {name!r} was called in a thread that belongs to no run, so it is not recorded: use run.map, or start the thread with "
+        "contextvars.copy_context().run",
+        stacklevel=3,
+    )
 
 
 def current() -> Any:

@@ -55,6 +55,11 @@ class Decision:
         """A decision from whatever `think` returned: a Decision, actions, a reply of a model, or else the answer itself."""
         if isinstance(value, Decision):
             return value
+        if isinstance(value, Mapping) and "tool" in value and not _is_action(value):
+            strange = ", ".join(sorted(map(str, set(value) - {"tool", "input", "id"})))
+            raise InvalidArgument(
+                f"an action with {strange} is not understood", remedy="An action is {'tool': ..., 'input': {...}, 'id': ...}."
+            )
         if _is_action(value):
             return cls(actions=[value])
         if isinstance(value, (list, tuple)) and value and all(map(_is_action, value)):

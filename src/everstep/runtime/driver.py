@@ -17,7 +17,7 @@ from everstep.backends.base import Commit
 from everstep.clock import clock
 from everstep.codec.frame import unwrap
 from everstep.codec.values import decode, encode
-from everstep.errors import Interrupted, StoreClosed, Suspended
+from everstep.errors import Interrupted, StoreClosed, Suspended, Waiting
 from everstep.records import Kind, Letter, Record, RunRow
 from everstep.runtime import gates, playback, signals
 from everstep.runtime.context import Frame, frame
@@ -65,6 +65,7 @@ class Driver(Recorder):
         self._turns: dict[str, Future[None]] = {}  # the steps with a key that are running
         self._root = Frame(self, self)
         self._flight: dict[str, Ticket] = {}
+        self._waits: dict[str, Waiting] = {}  # what stopped the program; one that catches it all the same has not gone past it
         self._unsure = False  # the last attempt never gave the run back
         self._begun = 0  # how often the program asked for a step, gate, timer or checkpoint
         self._failed_at: dict[str, int] = {}  # how many had begun when a step failed for good

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from everstep.clock import clock
 from everstep.codec.frame import unwrap
 from everstep.codec.values import decode, encode
-from everstep.errors import DamagedRun, GateTimeout, Interrupted, InvalidArgument, StepFailed, Waiting
+from everstep.errors import DamagedFrame, DamagedRun, GateTimeout, Interrupted, InvalidArgument, StepFailed, Waiting
 from everstep.records import Letter, RunRow
 from everstep.runtime import schema as shapes
 from everstep.runtime.context import current
@@ -118,10 +118,11 @@ def decide(run: Driver, address: str, question: str | None, shape: Any, timeout:
         run._look_at_letters()
         letter = _letter(run, address, None)
     if letter is not None:
-        said = decode(unwrap(letter.body))
+        said = _said(letter)
         return answered(run, address, said["value"], said.get("by"), bool(said.get("expired")))
     _put_question(run, address, question, shape, deadline, default, asked is not None)
-    raise Waiting(run.id, f"an answer at gate {address!r}", deadline)
+    run._waits[address] = waiting = Waiting(run.id, f"an answer at gate {address!r}", deadline)
+    raise waiting
 
 
 def _letter(run: Driver, address: str, shape: Any) -> Letter | None:
@@ -129,13 +130,20 @@ def _letter(run: Driver, address: str, shape: Any) -> Letter | None:
     letter = run._letters.get(f"answer:{address}")
     if letter is None or shape is None:
         return letter
-    fault = shapes.check(shape, decode(unwrap(letter.body))["value"])
+    fault = shapes.check(shape, _said(letter)["value"])
     if fault is None:
         return letter
     run._read.append(letter.name)
     run._letters.pop(letter.name)
     run._put("event", pack_body(["answer_refused", encode({"gate": address, "fault": fault})]), None)
     return None
+
+
+def _said(letter: Letter) -> dict[str, Any]:
+    said = decode(unwrap(letter.body))
+    if not isinstance(said, dict) or "value" not in said or not isinstance(said.get("by"), (str, type(None))):
+        raise DamagedFrame(f"the letter {letter.name!r} is no answer")
+    return said
 
 
 def _expired(run: Driver, address: str, default: Any) -> Letter:
@@ -165,6 +173,7 @@ def answered(run: Driver, address: str, value: Any, by: str | None, expired: boo
     body = [encode(value, f"answer of {address}"), by, {"expired": True} if expired else {}]
     with run._lock:
         run._put("answer", pack_body(body), address)
+        run._waits.pop(address, None)
         _drop_timer(run, address)
         keep_asleep(run, address)
     if run._mode.policy.due("gate", None, 0, 0.0) is not None:
@@ -223,7 +232,8 @@ def start_timer(run: Driver, seconds: float | None, until: Any) -> int | None:
             run._put("timer", pack_body([due]), address)
     if run._mode.workflow and due - clock.now_us() > HOLD_SECONDS * 1e6:
         set_timer(run, address, due)
-        raise Waiting(run.id, f"the time of {address!r}", due)
+        run._waits[address] = waiting = Waiting(run.id, f"the time of {address!r}", due)
+        raise waiting
     if found is None:
         run._write_entries()
     return due

@@ -37,6 +37,8 @@ class Mode:
         self.policy = Policy.parse(self.policy)
         if self.budget is not None and not isinstance(self.budget, Budget):
             raise InvalidArgument(f"budget={self.budget!r:.60} is no Budget", remedy="Give everstep.Budget(tokens=50_000).")
+        if self.retry is not None and not isinstance(self.retry, Retry):
+            raise InvalidArgument(f"retry={self.retry!r:.60} is no Retry", remedy="Give everstep.Retry(attempts=5).")
         if self.timeout is not None and not (isinstance(self.timeout, (int, float)) and self.timeout > 0):
             raise InvalidArgument(f"timeout={self.timeout!r:.60} is no number of seconds above 0")
         if self.replay not in ("normal", "validate", "republish"):

@@ -36,12 +36,21 @@ from everstep.store.writing import Chain
 _OVER = (Status.SUCCEEDED, Status.CANCELLED)
 
 
-def answer(store: Host, run_id: str, gate: str, value: Any, by: str | None) -> None:
+def answer(store: Host, run_id: str, gate: str, value: Any, by: str | None, early: bool) -> None:
     row = find_run(store.backend, run_id)
     asked = list_gates(store.backend, row)
     address, found = _which(row, asked, gate)
+    posted = {letter.name for letter in store.backend.letters(row.id)}
+    waiting = [one.address for one in asked if not one.answered and f"answer:{one.address}" not in posted]
+    if found is None and waiting and not early:
+        raise NotFound(
+            f"run {row.id!r} has not come to a gate {gate!r}; it waits at {', '.join(waiting)}",
+            remedy="Check the name. To answer a gate that is still to come: store.answer(..., early=True).",
+        )
     if found is not None and found.answered:
-        raise AlreadyAnswered(f"gate {address!r} of run {row.id!r} was answered with {found.answer!r:.100}")
+        raise AlreadyAnswered(
+            f"gate {address!r} of run {row.id!r} was answered with {found.answer!r:.100}", remedy=_other_answer(row, address)
+        )
     if row.status in _OVER:
         raise NotFound(f"run {row.id!r} is {row.status}: no gate of it is open")
     fault = shapes.check(found.schema, value) if found is not None and found.schema is not None else None
@@ -49,7 +58,11 @@ def answer(store: Host, run_id: str, gate: str, value: Any, by: str | None) -> N
         raise BadAnswer(f"the answer to gate {address!r} of run {row.id!r} does not fit: {fault}")
     said = {"value": value, "by": check_text(by, "by")}
     if not post(store, row, f"answer:{address}", said, clock.now_us(), "answer"):
-        raise AlreadyAnswered(f"gate {address!r} of run {row.id!r} has its answer already")
+        raise AlreadyAnswered(f"gate {address!r} of run {row.id!r} has its answer already", remedy=_other_answer(row, address))
+
+
+def _other_answer(row: RunRow, address: str) -> str:
+    return f"The first answer stands. To try another one, fork the run before the gate: store.resume({row.id!r}, from_step={address!r})."
 
 
 def _which(row: RunRow, asked: list[Gate], gate: str) -> tuple[str, Gate | None]:
@@ -118,6 +131,8 @@ def _apply(store: Host, row: RunRow, name: str, reason: str | None, status: Stat
 
 def skip(store: Host, run_id: str, step: str, result: Any) -> None:
     row = find_run(store.backend, run_id)
+    if row.status in _OVER:
+        raise IllegalTransition(row.id, row.status, Status.RUNNING)
     address = step if "#" in step or "@" in step else f"{step}#0"
     if _newest(store, row, address) == SUCCEEDED:
         raise InvalidArgument(

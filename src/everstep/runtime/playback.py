@@ -10,11 +10,10 @@ from typing import Any
 
 from everstep.backends.base import Backend
 from everstep.clock import clock
-from everstep.codec.frame import unwrap
-from everstep.codec.values import Decoder, decode, encode
+from everstep.codec.values import decode, encode
 from everstep.records import Kind, Record, RunRow
 from everstep.runtime.budget import Used
-from everstep.store.journal import FAILED, RUNNING, Recorded, open_body, pack_body, read
+from everstep.store.journal import FAILED, RUNNING, Recorded, open_body, pack_body, read, said_in
 from everstep.store.model import asked_for, header_of
 from everstep.store.reading import checkpoint_record, no_collection
 from everstep.store.writing import Entry
@@ -91,7 +90,9 @@ class Playback:
         if record.note:
             self.words.add(record.note)
         if name == "interrupted":
-            self.doubtful.update(decode(data).get("steps", ()))
+            said = decode(data)
+            steps = said.get("steps") if isinstance(said, dict) else None
+            self.doubtful.update(str(step) for step in steps) if isinstance(steps, list) else None
         elif name == "taken_over":
             self.unsure = True
 
@@ -135,8 +136,7 @@ def taken_over() -> Entry:
 
 def content(record: Record) -> dict[str, Any]:
     """What a status or start record says."""
-    said = Decoder().decode(unwrap(record.body)) if record.body is not None else {}
-    return said if isinstance(said, dict) else {}
+    return said_in(record)
 
 
 def whole(backend: Backend, row: RunRow) -> Playback:

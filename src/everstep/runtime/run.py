@@ -13,15 +13,15 @@ from contextlib import suppress
 from datetime import datetime
 from threading import get_ident
 from types import TracebackType
-from typing import Any
+from typing import Any, cast
 from uuid import UUID, uuid4
 
 from everstep.clock import clock
 from everstep.codec.values import decode, encode
-from everstep.errors import EverstepError, Interrupted, InvalidArgument, RunClosed, RunExists
+from everstep.errors import DamagedRecord, EverstepError, Interrupted, InvalidArgument, RunClosed, RunExists
 from everstep.records import Kind, Record, RunRow, Status
 from everstep.runtime import gates, playback, signals
-from everstep.runtime.context import frame
+from everstep.runtime.context import frame, opened
 from everstep.runtime.driver import Driver, told
 from everstep.runtime.ending import Ending, add_loose, ending_of, stopped_by, tell_caller
 from everstep.runtime.lease import Keeper
@@ -88,6 +88,7 @@ class Run(Driver):
             raise InvalidArgument(f"run {self.id!r} is open already")
         self._reset()
         self._take()
+        opened(1)
 
     def _take(self) -> None:
         """Get the lease, read what is recorded, and say that the run is running."""
@@ -212,6 +213,7 @@ class Run(Driver):
         if self._ticker is not None:
             self._ticker.stop()
         self._saver = None
+        opened(-1)
         signals.unwatch(self)
         if not self._dry:
             self._keeper.released()
@@ -343,28 +345,31 @@ class Run(Driver):
 
     def now(self) -> datetime:
         """The time (UTC), recorded: replay gives the same."""
-        return when(self._drawn("now", clock.now_us))
+        return cast(datetime, self._drawn("now", clock.now_us, when))
 
     def random(self) -> float:
         """A number from 0 up to 1, recorded: replay gives the same."""
-        return float(self._drawn("random", self._chance))
+        return cast(float, self._drawn("random", self._chance, float))
 
     def uuid(self) -> UUID:
         """A random UUID, recorded: replay gives the same."""
-        return UUID(self._drawn("uuid", lambda: str(uuid4())))
+        return cast(UUID, self._drawn("uuid", lambda: str(uuid4()), UUID))
 
-    def _drawn(self, name: str, draw: Callable[[], Any]) -> Any:
+    def _drawn(self, name: str, draw: Callable[[], Any], made: Callable[[Any], Any]) -> Any:
         """Needs no commit of its own: whatever depends on the value is recorded after it, or not at all."""
         self._open()
         with self._numbering:
             address = self._here().address(name)
         found = self._recorded(address)
         if found is not None:
-            return load_result(self._store.backend, self._family, found.body[4], found.body[5])
+            try:
+                return made(load_result(self._store.backend, self._family, found.body[4], found.body[5]))
+            except (AttributeError, OSError, OverflowError, TypeError, ValueError) as error:
+                raise DamagedRecord(self.id, found.record.seq, f"it is no value of {address}") from error
         value = draw()
         if not self._dry:
             self._put("step", value_body(self, value), address)
-        return value
+        return made(value)
 
     def gate(self, name: str, ask: str | None = None, **options: Any) -> Any:
         """Wait for a decision from outside; see `everstep.gate`."""
@@ -423,10 +428,17 @@ class Run(Driver):
         self._exit_process(error)
 
     def _leave_frame(self) -> None:
+        """Stand where one stood before, unless another run was opened since and is still open."""
+        here = frame.get()
+        if here is not None and here.run is not self:
+            return
         try:
             frame.reset(self._token)
         except ValueError:
             frame.set(None)  # left in another context than it was entered in
+        before = frame.get()
+        if before is not None and isinstance(before.run, Run) and before.run._saver is None:
+            frame.set(None)  # that one was left first
 
     def _exit_process(self, error: BaseException | None) -> None:
         """A signal asked the whole program to stop, not only this run; a child run leaves that to its caller."""
@@ -439,7 +451,7 @@ class Run(Driver):
 
     def _leave(self, error: BaseException | None) -> None:
         """Record how the run ended; an error of the program goes before one of ours."""
-        error = stopped_by(error)
+        error = stopped_by(error) or next(iter(self._waits.values()), None)
         if self._ticker is not None:
             self._ticker.stop()  # nobody else commits from here on
         try:
@@ -461,6 +473,10 @@ class Run(Driver):
             if error is None:
                 raise
             error.add_note(f"Everstep could not record how run {self.id!r} ended: {trouble}")
+        except BaseException:
+            with suppress(EverstepError, RunClosed):
+                self._store.backend.release(self._open()[0])
+            raise
         finally:
             self.report.seconds = time.monotonic() - self._began  # for good
             self.report.unused = [a for a, found in self._played.entries.items() if a not in self._asked and "/" not in a and "@" not in a]

@@ -7,6 +7,7 @@ is nothing to finish, and the program stops where it is.
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from typing import TYPE_CHECKING, Any
@@ -100,6 +101,7 @@ def _handle(number: int, stack: Any) -> None:
         _stop_now(number)
         return
     _seen = number
+    _say(number)
     if any(run._flight or run._closing for run in _open):
         return
     if not _open[-1]._async:
@@ -112,6 +114,13 @@ def _cancel(task: Any) -> None:
     """Stop a task where it waits, unless it came to a step's end or beginning meanwhile and is on its way out."""
     if not any(run._closing for run in _open if run._task is task):
         task.cancel()
+
+
+def _say(number: int) -> None:
+    """A person at a terminal should know that the signal was heard, and what a second one does."""
+    steps = [address for run in _open for address in run._flight]
+    if steps and os.isatty(2):
+        os.write(2, f"\neverstep: {signal.Signals(number).name}: finishing {', '.join(steps[:3])}; once more stops at once\n".encode())
 
 
 def _stop_now(number: int) -> None:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from everstep.clock import clock
 from everstep.codec.values import encode
 from everstep.errors import EverstepError, InvalidArgument, NonDeterminism, StepTimeout
-from everstep.runtime.context import Frame, frame
+from everstep.runtime.context import Frame, frame, warn_if_stray
 from everstep.runtime.retry import Retry
 from everstep.store.journal import (
     FAILED,
@@ -73,7 +73,8 @@ class StepOptions:
 
 
 _PLAIN = StepOptions()
-_fits = re.compile(r"[^#/@\x00-\x1f]{1,200}").fullmatch
+_fits = re.compile(r"[^#/@\x00-\x1f\ud800-\udfff]{1,200}").fullmatch  # half of a surrogate pair can stand in no record
+_fits_key = re.compile(r"[^/\ud800-\udfff]{1,200}", re.DOTALL).fullmatch
 ABSENT: Any = type("Absent", (), {"__repr__": lambda self: "<none>"})()  # None may be an argument
 
 
@@ -84,9 +85,12 @@ def check_name(name: Any) -> str:
 
 
 def check_key(key: Any) -> str:
-    if not isinstance(key, (str, int)) or isinstance(key, bool) or "/" in str(key) or not 0 < len(str(key)) <= 200:
-        raise InvalidArgument(f"key={key!r:.60} is no key: text of 1 to 200 characters without /, or a whole number")
-    return str(key)
+    if isinstance(key, int) and not isinstance(key, bool) and abs(key) < 10**199:
+        return str(key)
+    if not isinstance(key, str) or _fits_key(key) is None:
+        shown = "a long number" if type(key) is int else f"{key!r:.60}"
+        raise InvalidArgument(f"key={shown} is no key: text of 1 to 200 characters without /, or a whole number")
+    return key
 
 
 @overload
@@ -121,11 +125,13 @@ def step(function: Any = None, /, **options: Any) -> Any:
     chosen = StepOptions(**{**options, "ignore": tuple(options.get("ignore", ()))})
 
     is_async = inspect.iscoroutinefunction(function)
+    _check_ignored(function, chosen.ignore)
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         here = frame.get()
         if here is None:
+            warn_if_stray(function.__name__)
             return function(*args, **kwargs)
         return (here.handle if is_async else here.run)._called(call, ABSENT, args, kwargs)
 
@@ -133,6 +139,12 @@ def step(function: Any = None, /, **options: Any) -> Any:
     if is_async:
         inspect.markcoroutinefunction(call) if hasattr(inspect, "markcoroutinefunction") else None
     return call
+
+
+def _check_ignored(function: Any, ignore: tuple[str, ...]) -> None:
+    strange = [name for name in ignore if name not in inspect.signature(function).parameters] if ignore else []
+    if strange:
+        raise InvalidArgument(f"ignore={strange!r} names no parameter of {function!r:.60}")
 
 
 def name_for(function: Any, options: StepOptions) -> str:
@@ -372,8 +384,10 @@ def remaining(ticket: Ticket) -> float:
     found, ticket.found = ticket.found, None
     if found is None or ticket.run._dry:
         return 0.0
-    due = found.body[12].get("next")
-    return max(0.0, (due - clock.now_us()) / 1e6) if due is not None else 0.0
+    due, retry = found.body[12].get("next"), ticket.options.retry
+    if due is None or retry is None:
+        return 0.0
+    return float(min(retry.max_delay, max(0.0, (due - clock.now_us()) / 1e6)))  # a clock that was set must not make it wait for years
 
 
 def _call(ticket: Ticket) -> Any:

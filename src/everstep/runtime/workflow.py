@@ -36,6 +36,7 @@ from everstep.records import CHILD, Kind, RunRow, Status
 from everstep.runtime.budget import Budget
 from everstep.runtime.context import Frame, frame
 from everstep.runtime.ending import stopped_by
+from everstep.runtime.hooks import Hooks
 from everstep.runtime.host import Host
 from everstep.runtime.mode import Mode, Replay
 from everstep.runtime.playback import content
@@ -64,6 +65,16 @@ class Outcome:
     reason: str | None = None
     gates: list[Gate] = field(default_factory=list)
     report: Report = field(default_factory=Report)
+
+    def __str__(self) -> str:
+        said = f"{self.run}: {self.status}"
+        if self.error is not None:
+            said += f": {type(self.error).__qualname__}: {str(self.error).splitlines()[0] if str(self.error) else ''}"
+        if self.reason:
+            said += f" ({self.reason})"
+        if self.status == Status.FAILED:
+            said += f"; store.resume({self.run!r}) tries again"
+        return said
 
     def unwrap(self) -> Any:
         """The result; raises the error of a run that failed, and says what another one waits for."""
@@ -96,6 +107,7 @@ class Workflow:
         self.is_async = inspect.iscoroutinefunction(function)
         self.definition = (definition if definition is not None else _source(function))[:_LONGEST_DEFINITION]
         self.policy = None if policy is None else Policy.parse(policy)
+        Mode(Hooks(), budget=budget, timeout=timeout, retry=retry)  # refuses bad choices now, not when a run fails
         self.retry, self.budget, self.timeout, self.compatible = retry, budget, timeout, compatible
         self.accepts = accepts or self._bind
         functools.update_wrapper(self, function, updated=())
@@ -154,7 +166,7 @@ def start(store: Host, function: Any, args: tuple[Any, ...], kwargs: dict[str, A
         said = beginning(store, row)
         _refuse_other(row, said, flow, digest)
         if row.status in _ENDED:
-            return _ready(flow, recorded(store, row))
+            return _ready(flow, _known_before(recorded(store, row)))
         changed = definition_change(store, row, flow, said, False)
     about = {"workflow": flow.name, "version": flow.version, "input_digest": digest, "definition": flow.definition}
     form, body, chunks = result_body([list(args), kwargs], "arguments", store.framer.wrap)
@@ -162,6 +174,12 @@ def start(store: Host, function: Any, args: tuple[Any, ...], kwargs: dict[str, A
     options = {**options, "about": about, "chunks": chunks, "seen": 1 if row is None else row.head_seq}
     attempt = _Attempt(store, flow, id or new_id(), args, kwargs, options, changed)
     return attempt.drive()
+
+
+def _known_before(outcome: Outcome) -> Outcome:
+    """Say that nothing was run."""
+    outcome.reason = outcome.reason or "recorded before"
+    return outcome
 
 
 def _refuse_misfit(flow: Workflow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -281,7 +299,8 @@ def _workflow_of(row: RunRow, said: dict[str, Any]) -> Workflow:
     name = said.get("workflow")
     if name is None:
         raise InvalidArgument(
-            f"run {row.id!r} is a loop of your own, no workflow", remedy=f"Run its program again: with store.run({row.id!r}) as run: ..."
+            f"run {row.id!r} is a loop of your own, no workflow",
+            remedy=f"Run the program again that drives it: the one with store.run({row.id!r}), or with the loop.run(store, {row.id!r}) of an agent.",
         )
     if name not in _known:
         raise UnknownWorkflow(f"run {row.id!r} is a run of the workflow {name!r}, which this process does not know")
@@ -399,7 +418,7 @@ class _Attempt:
         outcome = recorded(self._store, run._row, run.report)
         if isinstance(error, Exception):
             outcome.error = error
-        elif error is None:
+        elif error is None and outcome.status == Status.SUCCEEDED:
             outcome.result = run._result
         return outcome
 

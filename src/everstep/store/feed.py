@@ -9,12 +9,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from everstep.backends.base import Backend
-from everstep.codec.frame import unwrap
-from everstep.codec.values import Decoder, decode
+from everstep.codec.values import decode
 from everstep.errors import DamagedRecord, EverstepError, InvalidArgument
 from everstep.records import ZERO, Kind, Record, RunRow, record_fault
 from everstep.store.events import Event
-from everstep.store.journal import open_body, show_input
+from everstep.store.journal import open_body, said_in, show_input
 from everstep.store.model import Page, from_meta, header_of, when
 from everstep.store.reading import checked
 
@@ -75,8 +74,7 @@ def _words(record: Record) -> tuple[str, dict[str, Any]]:
 
 
 def _status(record: Record) -> tuple[str, dict[str, Any]]:
-    said = Decoder().decode(unwrap(record.body or b""))
-    said = said if isinstance(said, dict) else {}
+    said = said_in(record)
     if record.kind == Kind.START:
         about = {name: said[name] for name in ("workflow", "version", "caller", "parent", "number") if said.get(name) is not None}
         return ("run_forked" if said.get("parent") else "run_created"), about
@@ -108,7 +106,8 @@ def _entry(record: Record) -> tuple[str, dict[str, Any]]:
     if record.kind == Kind.TIMER:
         return "timer_set", {"timer": address, "deadline": when(body[0])}
     if record.kind == Kind.EVENT:
-        return str(body[0]), _shown(body[1]) or {}
+        data = _shown(body[1])
+        return str(body[0]), data if isinstance(data, dict) else {}
     return record.kind, {}
 
 

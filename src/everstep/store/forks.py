@@ -10,13 +10,12 @@ from typing import Any
 
 from everstep.backends.base import Backend
 from everstep.codec.frame import Framer, unwrap
-from everstep.codec.values import Decoder
 from everstep.errors import InvalidArgument, NotFound
 from everstep.ids import check_id, new_id
 from everstep.records import Kind, Record, RunRow, Status
 from everstep.snapshot.saver import Saver
 from everstep.store import reading
-from everstep.store.journal import Chunks, read, result_body
+from everstep.store.journal import Chunks, read, result_body, said_in
 from everstep.store.model import header_of, with_header
 from everstep.store.writing import Chain, Entry, new_row
 
@@ -89,18 +88,13 @@ def _make(
 
 def _start_of(records: list[Record]) -> dict[str, Any]:
     """What the first record of a workflow's run says about it."""
-    said = _said(records[0]) if records and records[0].seq == 1 else {}
+    said = said_in(records[0]) if records and records[0].seq == 1 else {}
     return {k: said[k] for k in ("workflow", "version", "input", "input_digest", "definition") if k in said}
-
-
-def _said(record: Record) -> dict[str, Any]:
-    said = Decoder().decode(unwrap(record.body)) if record.body is not None else {}
-    return said if isinstance(said, dict) else {}
 
 
 def _saves(records: list[Record], origin: Record | None) -> int:
     """How often the program had asked for a checkpoint by then. A fork's own first one was asked for by nobody, and stands for those before it."""
-    said = _said(records[0])
+    said = said_in(records[0])
     saves = {r.seq for r in (*records, origin) if r is not None and r.kind == Kind.CHECKPOINT and _by_hand(r)}
     made = len(saves)
     if not said.get("number"):
@@ -110,7 +104,7 @@ def _saves(records: list[Record], origin: Record | None) -> int:
 
 def _edits(backend: Backend, framer: Framer, row: RunRow, records: list[Record], saves: int) -> tuple[list[Any], Chunks]:
     """The states that were put in place of the program's own at earlier forks, each with the save where that was, as far as they are taken over."""
-    said = _said(records[0])
+    said = said_in(records[0])
     edits = [edit for edit in said.get("edits", ()) if edit[0] < saves]
     place = int(said.get("saves", 0)) - 1
     if not said.get("edited") or not 0 <= place < saves:
@@ -128,7 +122,7 @@ def _again(everything: list[Record], records: list[Record]) -> list[str]:
         if record.kind == Kind.STEP:
             latest[record.note] = record.seq
         elif record.kind == Kind.STATUS:
-            found.update(dict.fromkeys(a for a in _said(record).get("steps", ()) if a in newest and latest.get(a) == newest[a]))
+            found.update(dict.fromkeys(a for a in said_in(record).get("steps", ()) if a in newest and latest.get(a) == newest[a]))
     return list(found)
 
 

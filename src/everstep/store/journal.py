@@ -26,7 +26,7 @@ from ormsgpack import packb, unpackb
 from everstep.backends.base import Backend
 from everstep.codec.frame import unwrap
 from everstep.codec.kinds import kind_of, make_error, take_error
-from everstep.codec.values import decode, encode, revived
+from everstep.codec.values import Decoder, decode, encode, revived
 from everstep.errors import DamagedFrame, DamagedRecord, EverstepError, StepFailed
 from everstep.records import Kind, Record, RunRow
 from everstep.snapshot.saver import Saver
@@ -136,6 +136,8 @@ def show_input(kept: Any) -> str:
         kwargs = decode(rest) if rest else {}
     except EverstepError:
         return f"{len(kept)} bytes"
+    if not isinstance(args, list) or not isinstance(kwargs, dict):
+        return f"{len(kept)} bytes"
     return f"({', '.join([*map(repr, args), *(f'{k}={v!r}' for k, v in kwargs.items())])})"
 
 
@@ -227,15 +229,105 @@ class Recorded:
 
 
 def open_body(record: Record) -> list[Any]:
+    """The body of a journal entry, if it is one: who forges a store can write anything into it."""
     if record.body is None:
         raise DamagedRecord(record.run, record.seq, "its body was pruned")
     try:
         body = unpackb(unwrap(record.body))
     except ValueError as error:
         raise DamagedFrame(f"record {record.seq} of run {record.run!r} is no journal entry") from error
-    if not isinstance(body, list):
+    fits = _FITS.get(record.kind)
+    if not isinstance(body, list) or (fits is not None and not fits(body)):
         raise DamagedRecord(record.run, record.seq, "its body is no journal entry")
     return body
+
+
+def said_in(record: Record) -> dict[str, Any]:
+    """What a status or start record says."""
+    said = Decoder().decode(unwrap(record.body)) if record.body is not None else {}
+    if not isinstance(said, dict) or any(name in said and not fits(said[name]) for name, fits in _SAYS.items()):
+        raise DamagedRecord(record.run, record.seq, f"its body is no {record.kind}")
+    return said
+
+
+_LAST_US = 253_402_300_799_000_000  # the end of the year 9999
+_STATUSES = frozenset({SUCCEEDED, FAILED, RUNNING})
+
+
+def _a_time(value: Any) -> bool:
+    return type(value) is int and 0 <= value <= _LAST_US
+
+
+def _a_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value < 2**31
+
+
+def _a_number(value: Any) -> bool:
+    return type(value) is int or type(value) is float
+
+
+def _a_text(value: Any) -> bool:
+    return value is None or type(value) is str
+
+
+def _names(value: Any) -> bool:
+    return type(value) is list and all(type(one) is str for one in value)
+
+
+def _a_result(value: Any) -> bool:
+    return type(value) is list and len(value) == 2 and type(value[0]) is int and (value[1] is None or type(value[1]) is bytes)
+
+
+def _edits(value: Any) -> bool:
+    return type(value) is list and all(type(one) is list and _a_count(one[0]) and _a_result(one[1:]) for one in value if one)
+
+
+def _is_step(body: list[Any]) -> bool:
+    if len(body) != 13:
+        return False
+    status, attempt, digest, kept, form, result, error, started, ended, tokens, cost, worker, flags = body
+    return (
+        type(status) is str and status in _STATUSES and _a_count(attempt) and type(digest) is bytes and type(kept) in (bytes, str)
+        and type(form) is int and 0 <= form <= CHUNKED and (result is None or type(result) is bytes)
+        and (type(error) is dict or (error is None and status != FAILED)) and _a_time(started) and _a_time(ended)
+        and type(tokens) is int and _a_number(cost) and type(worker) is str and type(flags) is dict and (not flags or _are_flags(flags))
+    )  # fmt: skip
+
+
+def _are_flags(flags: dict[str, Any]) -> bool:
+    due = flags.get("next")
+    return (due is None or _a_time(due)) and _a_count(flags.get("tried", 0)) and _names(flags.get("inner", []))
+
+
+def _is_gate(body: list[Any]) -> bool:
+    if len(body) != 5:
+        return False
+    ask, schema, deadline, default, flags = body
+    good = (ask is None or type(ask) is str) and (schema is None or type(schema) is dict) and (deadline is None or _a_time(deadline))
+    return good and (default is None or type(default) is bytes) and type(flags) is dict
+
+
+def _is_answer(body: list[Any]) -> bool:
+    return len(body) == 3 and type(body[0]) is bytes and (body[1] is None or type(body[1]) is str) and type(body[2]) is dict
+
+
+def _is_timer(body: list[Any]) -> bool:
+    return len(body) == 1 and _a_time(body[0])
+
+
+def _is_event(body: list[Any]) -> bool:
+    return len(body) == 2 and type(body[0]) is str and type(body[1]) is bytes
+
+
+_FITS: dict[str, Callable[[list[Any]], bool]] = {
+    Kind.STEP.value: _is_step, Kind.GATE.value: _is_gate, Kind.ANSWER.value: _is_answer, Kind.TIMER.value: _is_timer,
+    Kind.EVENT.value: _is_event,
+}  # fmt: skip
+_SAYS: dict[str, Callable[[Any], bool]] = {
+    "status": _a_text, "reason": _a_text, "workflow": _a_text, "definition": _a_text, "parent": _a_text, "steps": _names,
+    "failures": _a_count, "saves": _a_count, "number": _a_count, "seconds": _a_number, "until": _a_time, "retry_at": _a_time,
+    "result": _a_result, "input": _a_result, "edits": _edits, "error": lambda value: type(value) is dict,
+}  # fmt: skip
 
 
 def pack_body(body: list[Any]) -> bytes:

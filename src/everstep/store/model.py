@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
+from everstep.errors import DamagedFrame
 from everstep.records import CHILD, Record, RunRow
 
 T = TypeVar("T")
@@ -155,6 +156,7 @@ def when(us: int) -> datetime:
 
 
 HEADER = "$"
+_UNUSED = (0.0, 0, 0, 0.0)
 
 
 def from_meta(text: str | None) -> dict[str, Any]:
@@ -166,7 +168,17 @@ def from_meta(text: str | None) -> dict[str, Any]:
 
 def header_of(text: str | None) -> dict[str, Any]:
     """What the runtime wrote beside the program's metadata."""
-    return json.loads(text).get(HEADER) or {} if text else {}
+    if not text:
+        return {}
+    try:
+        header = json.loads(text).get(HEADER) or {}
+        used, counts, base = header.get("used", _UNUSED), header.get("counts") or {}, header.get("base", 0)
+        good = len(used) == 4 and all(isinstance(n, (int, float)) for n in (*used, *counts.values())) and isinstance(base, int)
+    except (AttributeError, TypeError, ValueError):
+        good = False
+    if not good:
+        raise DamagedFrame("the metadata of a checkpoint is not what the runtime writes")
+    return cast(dict[str, Any], header)
 
 
 def asked_for(text: str | None) -> bool:

@@ -128,7 +128,7 @@ def last_error(backend: Backend, row: RunRow) -> dict[str, str] | None:
     record = checked(backend, row, found[0].seq, None)[-1]
     said = Decoder().decode(_content(row, record))
     error = said.get("error") if isinstance(said, dict) else None
-    return {name: error[name] for name in ("type", "message", "traceback")} if isinstance(error, dict) else None
+    return {name: str(error.get(name)) for name in ("type", "message", "traceback")} if isinstance(error, dict) else None
 
 
 def newest_good(backend: Backend, row: RunRow, number: int) -> int | None:

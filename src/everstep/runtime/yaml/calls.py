@@ -22,7 +22,7 @@ from everstep.runtime.yaml.operations import as_text
 from everstep.runtime.yaml.scope import SKIPPED, Ended, Scope
 from everstep.runtime.yaml.shell import run_command
 from everstep.runtime.yaml.step import Step
-from everstep.store.journal import NOTHING, SUCCEEDED
+from everstep.store.journal import SUCCEEDED
 
 Keep = Callable[[Any], None]
 
