@@ -14,7 +14,7 @@ from ormsgpack import packb
 import everstep
 from everstep.backends.base import Commit
 from everstep.codec.values import encode
-from everstep.errors import Damaged, InvalidArgument, RunExists, StoreFull
+from everstep.errors import Damaged, InvalidArgument, RunExists, StoreFull, Waiting
 from everstep.records import Letter
 from everstep.runtime import recorder
 from everstep.store.writing import Chain
@@ -116,6 +116,29 @@ def test_deferred_saves_outlive_a_full_disk(url: str, tmp_path: Any, monkeypatch
     store.close()
 
 
+def test_deferred_saves_of_a_task_outlive_a_full_disk(store: everstep.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    full: list[bool] = []
+    fill(store, monkeypatch, lambda commit: bool(full))
+
+    async def program() -> None:
+        async with store.run("r", durability="exit") as run:
+            monkeypatch.setattr(recorder, "MOST_KEPT", 3)
+            monkeypatch.setattr(run._run, "_full", lambda: False)
+            full.append(True)
+            for n in range(3):
+                run.state["n"] = n
+                await run.checkpoint()
+            run.state["n"] = 3
+            with pytest.raises(StoreFull):
+                await run.checkpoint()
+            full.clear()
+            await run.checkpoint("last")
+
+    asyncio.run(program())
+    assert [c.note for c in store.checkpoints("r", oldest_first=True)] == [None, None, None, "last"]
+    assert store.load("r") == {"n": 3}
+
+
 def test_a_step_with_a_key_is_looked_for_although_what_came_before_it_is_deferred(store: everstep.Store) -> None:
     with store.run("r", durability="exit") as run:
         run.step("a", int)
@@ -209,7 +232,8 @@ def test_calls_of_one_key_at_the_same_time_run_once(store: everstep.Store) -> No
             thread.start()
         for thread in threads:
             thread.join(20)
-    assert found == [2, 2] and calls == [1, 2]
+    assert found == [2, 2]
+    assert calls == [1, 2]
 
 
 def test_a_call_of_a_key_goes_on_when_the_one_that_it_waited_for_failed(store: everstep.Store) -> None:
@@ -274,6 +298,27 @@ def test_a_retry_of_the_outer_step_in_another_process_runs_the_inner_one_that_fa
     assert calls == ["good", "bad", "bad"]
 
 
+def test_a_step_that_was_left_behind_at_a_gate_is_told_that_it_may_have_run(store: everstep.Store) -> None:
+    told: list[bool] = []
+
+    @everstep.workflow(name="leaving")
+    async def leaving() -> Any:
+        run = everstep.current()
+        return await asyncio.gather(run.step("slow", slow), run.step("asks", asks))
+
+    async def slow() -> None:
+        told.append(everstep.current().step_again)
+        await asyncio.Event().wait() if len(told) == 1 else None
+
+    async def asks() -> Any:
+        return await everstep.gate("g")
+
+    assert store.start(leaving, id="r").status == "waiting"
+    store.answer("r", "asks#0/g#0", 1)
+    assert store.resume("r").result == [None, 1]
+    assert told == [False, True]
+
+
 def test_an_answer_is_no_reason_to_try_a_failed_run_again(store: everstep.Store) -> None:
     calls: list[int] = []
 
@@ -291,7 +336,9 @@ def test_an_answer_is_no_reason_to_try_a_failed_run_again(store: everstep.Store)
     store.answer("r", "a", 1)
     store.answer("r", "b", 1)
     assert [out.status for out in store.wake()] == ["failed"]
-    assert store.due() == [] and store.wake() == [] and len(calls) == 1
+    assert store.due() == []
+    assert store.wake() == []
+    assert len(calls) == 1
 
 
 def test_two_that_wake_a_run_at_once_drive_it_once(store: everstep.Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -321,7 +368,52 @@ def test_two_that_wake_a_run_at_once_drive_it_once(store: everstep.Store, monkey
     assert (out.status, str(out.error), len(calls)) == ("failed", "no", 1)
 
 
+def test_a_caller_waits_for_a_child_that_somebody_else_drives(tmp_path: Any) -> None:
+    @everstep.workflow(name="asked kid")
+    def kid() -> Any:
+        return everstep.gate("g")
+
+    @everstep.workflow(name="waiting mother")
+    def mother() -> Any:
+        return kid()
+
+    with everstep.open(tmp_path / "s.db") as store, everstep.open(tmp_path / "s.db") as other:
+        store.start(mother, id="m")
+        (child,) = (run.id for run in store.runs(parent="m"))
+        store.answer(child, "g", 7)
+        held = other.keeper.acquire(child)
+        assert store.resume("m").status == "waiting"
+        other.backend.release(held)
+        other.keeper.released()
+        assert other.resume(child).result == 7
+        assert [out.result for out in store.wake()] == [7]
+
+
 # wrong results
+
+
+def test_an_answer_that_came_early_is_not_given_to_a_later_question_of_a_run_with_many_names(store: everstep.Store) -> None:
+    store.answer(begun(store), "ok", "first")
+    left: list[type] = []
+    for expected in ("first", None):
+        try:
+            with store.run("r") as run:
+                for n in range(40):
+                    run.step(f"s{n}", int)
+                run.emit("said")
+                assert run.gate("ok") == expected
+                run.checkpoint()
+                raise KeyboardInterrupt
+        except (KeyboardInterrupt, Waiting) as error:
+            left.append(type(error))
+    assert left == [KeyboardInterrupt, Waiting]
+    assert [gate.address for gate in store.gates("r")] == ["ok#0", "ok#1"]
+
+
+def begun(store: everstep.Store) -> str:
+    with pytest.raises(KeyboardInterrupt), store.run("r"):
+        raise KeyboardInterrupt
+    return "r"
 
 
 def test_two_that_start_an_id_at_once_with_different_inputs_do_not_both_have_it(
@@ -372,7 +464,8 @@ def test_children_of_different_addresses_are_different_runs(store: everstep.Stor
         return [keyed, counted, spaced(1), dashed(1), dotted(1)]
 
     out = store.start(caller, id="r")
-    assert out.unwrap() == [1, 1, 1, 1, 2] and calls == [1, 1]
+    assert out.unwrap() == [1, 1, 1, 1, 2]
+    assert calls == [1, 1]
     assert len(store.runs(parent="r")) == 5
 
 
@@ -444,6 +537,16 @@ def test_forks_of_an_edited_fork_keep_the_edit_where_it_was_made(store: everstep
     assert store.resume(before.run, from_step="c#0").unwrap() == whole
 
 
+def test_publishing_a_finished_run_once_more_writes_nothing_and_runs_nothing(store: everstep.Store) -> None:
+    told: list[Any] = []
+    store.start(saving, id="r")
+    store.on("after_step", lambda event: told.append((event.data["step"], event.replayed)), timeout=None)
+    before, end = store.backend.run("r"), store.backend.feed_end()
+    assert store.resume("r", replay="republish").result["n"] == 3
+    assert told == [("a#0", True), ("b#0", True), ("c#0", True)]
+    assert (store.backend.run("r"), store.backend.feed_end()) == (before, end)
+
+
 # odd names and forged bytes
 
 
@@ -454,7 +557,8 @@ def test_a_name_that_cannot_be_recorded_is_refused_before_the_step_runs(store: e
         with pytest.raises(InvalidArgument):
             run.step(given.pop("name"), calls.append, 1, **given)
         run.step("fine", int)
-    assert calls == [] and [step.address for step in store.steps("r")] == ["fine#0"]
+    assert calls == []
+    assert [step.address for step in store.steps("r")] == ["fine#0"]
 
 
 @everstep.workflow(name="forged")
@@ -492,24 +596,38 @@ def odd_bodies() -> Iterator[tuple[str, str | None, Any]]:
             yield "status", None, {"status": "failed", word: odd}
 
 
-def test_a_forged_journal_is_damaged_and_never_breaks_the_reader() -> None:
+READS: dict[str, Any] = {
+    "steps": lambda store: store.steps("r"),
+    "gates": lambda store: store.gates("r"),
+    "events": lambda store: store.events(),
+    "get": lambda store: store.get("r"),
+    "can_resume": lambda store: store.can_resume("r"),
+    "from_step": lambda store: store.resume("r", from_step="a#0"),
+    "resume": lambda store: store.resume("r"),
+}
+
+
+def with_forged(kind: str, address: str | None, body: Any) -> everstep.Store:
+    store = everstep.open("memory://")
+    store.start(forged, id="r")
+    row = store.keeper.acquire("r")
+    chain = Chain(store.framer, row, row)
+    chain.add(kind, packb(body), address)
+    store.backend.commit(chain.commit(worker=None, since=0))
+    store.keeper.released()
+    return store
+
+
+@pytest.mark.parametrize("read", READS)
+def test_a_forged_journal_is_damaged_and_never_breaks_the_reader(read: str) -> None:
     for kind, address, body in odd_bodies():
-        store = everstep.open("memory://")
-        store.start(forged, id="r")
-        row = store.keeper.acquire("r")
-        chain = Chain(store.framer, row, row)
-        chain.add(kind, packb(body), address)
-        store.backend.commit(chain.commit(worker=None, since=0))
-        store.keeper.released()
-        reads = (lambda: store.steps("r"), lambda: store.gates("r"), store.events, lambda: store.get("r"), lambda: store.can_resume("r"))
-        for read in (*reads, lambda: store.resume("r", from_step="a#0"), lambda: store.resume("r")):
+        with with_forged(kind, address, body) as store:
             try:
-                out = read()
+                out = READS[read](store)
             except everstep.EverstepError:
                 continue
-            error = getattr(out, "error", None)
-            assert error is None or isinstance(error, everstep.EverstepError), (kind, body, error)
-        store.close()
+        error = getattr(out, "error", None)
+        assert error is None or isinstance(error, everstep.EverstepError), (kind, body, error)
 
 
 @pytest.mark.parametrize("said", [1, "x", [], {}, {"by": "x"}, {"value": 1, "by": 3}])

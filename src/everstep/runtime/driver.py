@@ -21,6 +21,7 @@ from everstep.errors import Interrupted, StoreClosed, Suspended, Waiting
 from everstep.records import Kind, Letter, Record, RunRow
 from everstep.runtime import gates, playback, signals
 from everstep.runtime.context import Frame, frame
+from everstep.runtime.hooks import Hooks
 from everstep.runtime.mode import Mode
 from everstep.runtime.playback import Playback
 from everstep.runtime.recorder import Durability, Recorder
@@ -365,15 +366,6 @@ class Driver(Recorder):
             run = row.id if row is not None else self._name()
             self._hooks.fire(name, Event(name, run, when(clock.now_us()), data, replayed=replayed))
 
-    def _republish(self, records: list[Record]) -> None:
-        """Say once more, to this process's hooks, what was recorded."""
-        from everstep.store.feed import event_of
-
-        for record in records:
-            event = event_of(None, record, replayed=True)
-            for name in _HOOKS_OF.get(record.kind, ()):
-                self._hooks.fire(name, event)
-
     def _header(self, kind: str, trigger: str | None, safe: bool) -> dict[str, Any]:
         """What a checkpoint says beside the program's metadata; nothing for a plain save of a run without steps."""
         counts = self._root.counts
@@ -445,6 +437,16 @@ class _Waiter:
             pass
         if self._error is not None:
             raise self._error
+
+
+def republish(hooks: Hooks, records: list[Record]) -> None:
+    """Say once more, to this process's hooks, what was recorded."""
+    from everstep.store.feed import event_of
+
+    for record in records:
+        event = event_of(None, record, replayed=True)
+        for name in _HOOKS_OF.get(record.kind, ()):
+            hooks.fire(name, event)
 
 
 def told(letter: Letter) -> str:

@@ -48,6 +48,7 @@ def ending_of(run: Run, error: BaseException | None) -> Ending:
         ending = _succeeded(run)
     elif isinstance(error, Waiting):
         ending = Ending(Status.WAITING, "gate", error.what)
+        _leave_behind(run, "another step waits")
         _sleep_well(run)
         if error.until is not None:
             ending.about["until"] = error.until
@@ -91,7 +92,7 @@ def tell_caller(run: Run, ending: Ending) -> None:
         return
     backend = run._store.backend
     caller = backend.run(row.parent)
-    if caller is not None and caller.status == Status.WAITING:
+    if caller is not None and caller.status in (Status.WAITING, Status.RUNNING):  # one that runs may be about to wait for this one
         now = clock.now_us()
         backend.post(Letter.make(caller.key, f"child:{row.id}", now, now, run._store.framer.wrap(encode(None))), caller.id)
 
@@ -113,8 +114,7 @@ def _failed(run: Run, error: Exception) -> Ending:
     steps = failed_steps(error)
     if steps:
         ending.about["steps"] = steps
-    if run._flight:  # they were cancelled when another one failed
-        run._put("event", pack_body(["interrupted", encode({"reason": "another step failed", "steps": list(run._flight)})]), None)
+    _leave_behind(run, "another step failed")
     retry = run._mode.retry
     if retry is None:
         return ending
@@ -134,6 +134,12 @@ def add_loose(run: Run, ending: Ending) -> None:
     loose = [address for address, begun in run._failed_at.items() if begun == run._begun]
     if ending.status == Status.FAILED and loose:
         ending.about["steps"] = list(dict.fromkeys([*ending.about.get("steps", ()), *loose]))
+
+
+def _leave_behind(run: Run, reason: str) -> None:
+    """Tasks that were not waited for, or were cancelled: how far their steps came is not known."""
+    if run._flight:
+        run._put("event", pack_body(["interrupted", encode({"reason": reason, "steps": list(run._flight)})]), None)
 
 
 def _interrupted(run: Run, error: Interrupted) -> Ending:

@@ -19,6 +19,7 @@ from everstep.store.reading import checkpoint_record, no_collection
 from everstep.store.writing import Entry
 
 _STEP, _GATE, _ANSWER, _TIMER, _EVENT = (k.value for k in (Kind.STEP, Kind.GATE, Kind.ANSWER, Kind.TIMER, Kind.EVENT))
+_COUNTED = (_STEP, _GATE, _ANSWER, _TIMER, _EVENT)
 _STATUS, _CHECKPOINT, _START = Kind.STATUS.value, Kind.CHECKPOINT.value, Kind.START.value
 
 
@@ -177,7 +178,7 @@ def _count(backend: Backend, row: RunRow, last: int) -> dict[str, int]:
     """How often each name was used up to a record, for runs with more names than a checkpoint lists."""
     counts: dict[str, int] = {}
     for record in read(backend, row, 1):
-        if record.seq < last and record.kind in (_STEP, _GATE, _TIMER) and record.note and "/" not in record.note:
+        if record.seq < last and record.kind in _COUNTED and record.note and "/" not in record.note:
             name, _, number = record.note.rpartition("#")
             if name and number.isdigit():
                 counts[name] = max(counts.get(name, 0), int(number) + 1)

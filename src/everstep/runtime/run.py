@@ -22,7 +22,7 @@ from everstep.errors import DamagedRecord, EverstepError, Interrupted, InvalidAr
 from everstep.records import Kind, Record, RunRow, Status
 from everstep.runtime import gates, playback, signals
 from everstep.runtime.context import frame, opened
-from everstep.runtime.driver import Driver, told
+from everstep.runtime.driver import Driver, republish, told
 from everstep.runtime.ending import Ending, add_loose, ending_of, stopped_by, tell_caller
 from everstep.runtime.lease import Keeper
 from everstep.runtime.mode import Mode
@@ -166,7 +166,7 @@ class Run(Driver):
         self.report.run, self.report.attempt = row.id, max(1, row.epoch)
         self._look_at_letters()
         if self._mode.replay == "republish":
-            self._republish(played.records)
+            republish(self._hooks, played.records)
         self._fire("after_load", row=row)
 
     @staticmethod

@@ -19,11 +19,13 @@ from typing import Any, cast
 
 from everstep.codec.values import encode
 from everstep.errors import (
+    DamagedRecord,
     DefinitionChanged,
     EverstepError,
     IllegalTransition,
     Interrupted,
     InvalidArgument,
+    LeaseHeld,
     LostLease,
     RunExists,
     StepFailed,
@@ -35,6 +37,7 @@ from everstep.ids import check_id, new_id
 from everstep.records import CHILD, Kind, RunRow, Status
 from everstep.runtime.budget import Budget
 from everstep.runtime.context import Frame, frame
+from everstep.runtime.driver import republish
 from everstep.runtime.ending import stopped_by
 from everstep.runtime.hooks import Hooks
 from everstep.runtime.host import Host
@@ -263,13 +266,23 @@ def resume(store: Host, run_id: str, from_step: str | None, replay: Replay, anyw
         if replay != "normal":
             raise InvalidArgument("from_step goes with normal replay only")
         row = store.fork_before(row, from_step)
-    elif replay == "normal" and row.status == Status.SUCCEEDED:
+    elif replay != "validate" and row.status == Status.SUCCEEDED:
+        if replay == "republish":
+            republish(store.hook_registry, read(store.backend, row, 1))
         return _ready(flow, recorded(store, row))
     elif row.status == Status.CANCELLED and replay != "validate":
         raise IllegalTransition(row.id, row.status, Status.RUNNING)
-    args, kwargs = load_result(store.backend, row.family, *said["input"])
-    attempt = _Attempt(store, flow, row.id, tuple(args), kwargs, {**options, "replay": replay, "seen": row.head_seq}, changed)
+    args, kwargs = _input(store, row, said)
+    attempt = _Attempt(store, flow, row.id, args, kwargs, {**options, "replay": replay, "seen": row.head_seq}, changed)
     return attempt.drive()
+
+
+def _input(store: Host, row: RunRow, said: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """What a run was started with."""
+    match load_result(store.backend, row.family, *said.get("input", (0, None))):
+        case [list() as args, dict() as kwargs]:
+            return tuple(args), kwargs
+    raise DamagedRecord(row.id, 1, "it has no input of a workflow")
 
 
 def definition_change(store: Host, row: RunRow, flow: Workflow, said: dict[str, Any], anyway: bool) -> str:
@@ -435,11 +448,23 @@ def _child_of(flow: Workflow, here: Frame) -> Callable[..., Any]:
     """The step of a run that drives a child run. Dying in it is no harm: the child goes on where it was."""
 
     def drive(*args: Any, **kwargs: Any) -> Any:
-        return settle(_child(flow, args, kwargs))
+        try:
+            outcome = _child(flow, args, kwargs)
+        except LeaseHeld as error:
+            raise held(error) from error
+        return settle(outcome)
 
     async def adrive(*args: Any, **kwargs: Any) -> Any:
-        attempt = _child(flow, args, kwargs)
-        return settle(await attempt if inspect.isawaitable(attempt) else attempt)
+        try:
+            attempt = _child(flow, args, kwargs)
+            outcome = await attempt if inspect.isawaitable(attempt) else attempt
+        except LeaseHeld as error:
+            raise held(error) from error
+        return settle(outcome)
+
+    def held(error: LeaseHeld) -> Waiting:
+        """Somebody else drives the child, and wakes its caller when it ends."""
+        return Waiting(here.run.id, f"a child run ({error.message})")
 
     def settle(outcome: Outcome) -> Any:
         return _of_child(outcome, here.run.id)

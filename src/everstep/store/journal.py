@@ -283,14 +283,18 @@ def _edits(value: Any) -> bool:
 
 
 def _is_step(body: list[Any]) -> bool:
+    """Asked for each step that is played back: no calls."""
     if len(body) != 13:
         return False
     status, attempt, digest, kept, form, result, error, started, ended, tokens, cost, worker, flags = body
     return (
-        type(status) is str and status in _STATUSES and _a_count(attempt) and type(digest) is bytes and type(kept) in (bytes, str)
-        and type(form) is int and 0 <= form <= CHUNKED and (result is None or type(result) is bytes)
-        and (type(error) is dict or (error is None and status != FAILED)) and _a_time(started) and _a_time(ended)
-        and type(tokens) is int and _a_number(cost) and type(worker) is str and type(flags) is dict and (not flags or _are_flags(flags))
+        status.__class__ is str and status in _STATUSES and attempt.__class__ is int and 0 <= attempt < 2**31
+        and digest.__class__ is bytes and (kept.__class__ is bytes or kept.__class__ is str)
+        and form.__class__ is int and 0 <= form <= CHUNKED and (result is None or result.__class__ is bytes)
+        and (error.__class__ is dict or (error is None and status != FAILED))
+        and started.__class__ is int and 0 <= started <= _LAST_US and ended.__class__ is int and 0 <= ended <= _LAST_US
+        and tokens.__class__ is int and (cost.__class__ is float or cost.__class__ is int)
+        and worker.__class__ is str and flags.__class__ is dict and (not flags or _are_flags(flags))
     )  # fmt: skip
 
 
