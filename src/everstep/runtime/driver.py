@@ -97,13 +97,13 @@ class Driver(Recorder):
             self._asked.add(address)
         return found
 
-    def _kept(self, ticket: Ticket, body: list[Any]) -> None:
+    def _kept(self, address: str, body: list[Any]) -> None:
         report = self._report
         report.kept += 1
         report.seconds_saved += (body[8] - body[7]) / 1e6
         report.tokens_saved += body[9]
         report.cost_saved += body[10]
-        self._last_step = ticket.address
+        self._last_step = address
 
     def _before_step(self, ticket: Ticket) -> tuple[Any] | None:
         """All that comes before a step is run. Gives (result,) if it need not be run at all."""

@@ -116,12 +116,13 @@ class Playback:
         """Add up the steps since the newest checkpoint, which knows what was used before it. Values that were drawn are no steps."""
         used, self._counted = self._used, True
         for found in self.recent:
-            status, flags = found.body[0], found.body[12]
-            if not flags.get("value") and (status != RUNNING or flags.get("again")):
+            body = found.body
+            flags = body[12]
+            if (not flags and body[0] != RUNNING) or (not flags.get("value") and (body[0] != RUNNING or flags.get("again"))):
                 self.steps_since += 1
                 used.steps += 1
-                used.tokens += found.body[9]
-                used.cost += found.body[10]
+                used.tokens += body[9]
+                used.cost += body[10]
 
 
 def forget(found: Recorded | None) -> None:

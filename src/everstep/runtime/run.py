@@ -27,7 +27,7 @@ from everstep.runtime.ending import Ending, add_loose, ending_of, stopped_by, te
 from everstep.runtime.lease import Keeper
 from everstep.runtime.mode import Mode
 from everstep.runtime.recorder import Durability
-from everstep.runtime.steps import ABSENT, Ticket, begin, check_name, drive, value_body
+from everstep.runtime.steps import ABSENT, Ticket, begin, call, check_name, value_body
 from everstep.snapshot.saver import Saved, Saver
 from everstep.store.journal import load_result, pack_body, result_body
 from everstep.store.model import Checkpoint, asked_for, when, with_header
@@ -293,11 +293,11 @@ class Run(Driver):
         A recorded step is not run again: its result comes from the journal. `key` says what it is known by instead of its input and its
         turn; `retry` and `timeout` are those of this call.
         """
-        return drive(begin(self, self._here(), name, function, args, kwargs, options_of(key, retry, timeout)))
+        return call(self, self._here(), name, function, args, kwargs, options_of(key, retry, timeout))
 
     def _called(self, name: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A decorated step or a child workflow was called: all arguments are its own, whatever they are called."""
-        return drive(begin(self, self._here(), name, function, args, kwargs, {}))
+        return call(self, self._here(), name, function, args, kwargs, {})
 
     def map(self, function: Callable[..., Any], items: Iterable[Any], concurrency: int = 8) -> list[Any]:
         """One step for each item, at most `concurrency` at the same time in threads; results in the order of the items."""
