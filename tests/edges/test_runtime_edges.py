@@ -1,4 +1,4 @@
-"""What a hostile look at the runtime found: each of these lost a record, ran a finished step again, or gave back something wrong."""
+"""The edges of the runtime: where a record could be lost, a finished step run again, or something wrong be given back."""
 
 from __future__ import annotations
 
