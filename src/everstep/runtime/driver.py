@@ -8,10 +8,9 @@ from __future__ import annotations
 import os
 import threading
 import time
-from concurrent.futures import Future
 from dataclasses import replace
 from threading import get_ident
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from everstep.backends.base import Commit
 from everstep.clock import clock
@@ -32,6 +31,9 @@ from everstep.store.events import Event
 from everstep.store.journal import SUCCEEDED, Recorded, load_result, result_body
 from everstep.store.model import Checkpoint, asked_for, when
 from everstep.store.store import BaseStore
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 MOST_NAMES = 32
 _CHECKPOINT, _STEP = Kind.CHECKPOINT.value, Kind.STEP.value

@@ -13,7 +13,6 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future
 from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass
@@ -46,6 +45,8 @@ from everstep.store.journal import (
 from everstep.store.writing import Entry
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future  # imports logging, which takes longer than all of this
+
     from everstep.runtime.driver import Driver
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -354,6 +355,8 @@ def take_turn(ticket: Ticket) -> Future[None] | None:
     run = ticket.run
     if ticket.options.key is None or ticket.done:
         return None
+    from concurrent.futures import Future
+
     with run._numbering:
         other = run._turns.get(ticket.address)
         if other is None:
