@@ -5,20 +5,20 @@ from typing import TYPE_CHECKING, Any
 from everstep.api import Store, open
 from everstep.codec.kinds import Unknown, register
 from everstep.errors import EverstepError, NonDeterminism, StepFailed
-from everstep.runtime.budget import Budget
-from everstep.runtime.context import current
-from everstep.runtime.gates import gate, sleep
-from everstep.runtime.policy import every, manual, off, on
-from everstep.runtime.retry import Retry
-from everstep.runtime.run import Run
-from everstep.runtime.steps import step
 from everstep.snapshot.diff import Change
 from everstep.store.model import Checkpoint, RunInfo
 
 if TYPE_CHECKING:
     from everstep.runtime.agent import AgentLoop
     from everstep.runtime.agent_state import AgentState
+    from everstep.runtime.budget import Budget
+    from everstep.runtime.context import current
     from everstep.runtime.decision import Action, Decision
+    from everstep.runtime.gates import gate, sleep
+    from everstep.runtime.policy import every, manual, off, on
+    from everstep.runtime.retry import Retry
+    from everstep.runtime.run import Run
+    from everstep.runtime.steps import step
     from everstep.runtime.workflow import Outcome, workflow
 
 __version__ = "0.1.0"
@@ -52,12 +52,23 @@ __all__ = [
     "workflow",
 ]
 _LATER = {
-    "Action": "everstep.runtime.decision",
-    "Decision": "everstep.runtime.decision",
-    "AgentLoop": "everstep.runtime.agent",
-    "AgentState": "everstep.runtime.agent_state",
-    "Outcome": "everstep.runtime.workflow",
-    "workflow": "everstep.runtime.workflow",
+    "Action": "decision",
+    "AgentLoop": "agent",
+    "AgentState": "agent_state",
+    "Budget": "budget",
+    "Decision": "decision",
+    "Outcome": "workflow",
+    "Retry": "retry",
+    "Run": "run",
+    "current": "context",
+    "every": "policy",
+    "gate": "gates",
+    "manual": "policy",
+    "off": "policy",
+    "on": "policy",
+    "sleep": "gates",
+    "step": "steps",
+    "workflow": "workflow",
 }
 
 
@@ -67,4 +78,5 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'everstep' has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(_LATER[name]), name)
+    found = globals()[name] = getattr(import_module(f"everstep.runtime.{_LATER[name]}"), name)
+    return found

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any, cast
 from everstep.backends.url import open_backend
 from everstep.codec.frame import Compression, Framer
 from everstep.ids import check_id
-from everstep.runtime.budget import Budget
 from everstep.runtime.host import Host
 from everstep.runtime.lease import TTL_SECONDS
-from everstep.runtime.mode import Mode, Replay
 from everstep.runtime.policy import Policy, manual
-from everstep.runtime.recorder import Durability
-from everstep.runtime.run import Run
 from everstep.store.query import check_note, check_tags, check_text, to_meta
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # what drives runs is imported when a run is opened
+    from everstep.runtime.budget import Budget
+    from everstep.runtime.mode import Replay
+    from everstep.runtime.recorder import Durability
     from everstep.runtime.resumable import Resumable
+    from everstep.runtime.run import Run
 
 
 class Store(Host):
@@ -57,7 +57,10 @@ class Store(Host):
         }
         chosen = self.policy if policy is None else Policy.parse(policy)
         if not self.enabled or chosen.off:
-            return cast(Run, self._off(id, state))
+            return cast("Run", self._off(id, state))
+        from everstep.runtime.mode import Mode
+        from everstep.runtime.run import Run
+
         return Run(
             self, self.keeper, id, state, durability, fields, Mode(self.hook_registry, chosen, budget, timeout, accept=_names(accept))
         )

@@ -17,14 +17,14 @@ from everstep.ids import check_id, check_tag, new_id
 from everstep.records import RunRow, Status, Tag
 from everstep.snapshot.diff import Change
 from everstep.snapshot.saver import Saver
-from everstep.store import forks, journal, query, reading
-from everstep.store.forks import Edit
+from everstep.store import query, reading
 from everstep.store.model import Checkpoint, Page, RunInfo
 from everstep.store.refs import find_run, resolve, verified
 from everstep.store.writing import Chain, Entry, new_row
 
 if TYPE_CHECKING:  # what only some programs use is imported when they do
     from everstep.store.events import Event
+    from everstep.store.forks import Edit
     from everstep.store.gates import Gate
     from everstep.store.journal import Step
     from everstep.store.upgrades import Upgrade
@@ -117,6 +117,8 @@ class BaseStore:
         """
         row, number = resolve(self.backend, ref)
         self._tell("before_fork", row.id, number=number)
+        from everstep.store import forks
+
         made = forks.fork(self.backend, self.framer, row, number, id, edit)
         self._tell("after_fork", row.id, number=number, fork=made.id)
         return RunInfo.of(made)
@@ -124,6 +126,8 @@ class BaseStore:
     def fork_before(self, row: RunRow, address: str, id: str | None = None) -> RunRow:
         """A fork of a workflow's run that begins just before one of its steps."""
         self._tell("before_fork", row.id, step=address)
+        from everstep.store import forks
+
         made = forks.fork_before(self.backend, self.framer, row, address, id)
         self._tell("after_fork", row.id, step=address, fork=made.id)
         return made
@@ -154,6 +158,8 @@ class BaseStore:
 
     def steps(self, run_id: str) -> list[Step]:
         """The recorded steps of a run, failed attempts too, in the order in which they ended."""
+        from everstep.store import journal
+
         return journal.list_steps(self.backend, find_run(self.backend, run_id))
 
     def gates(self, run_id: str) -> list[Gate]:
