@@ -14,7 +14,7 @@ from ormsgpack import packb
 import everstep
 from everstep.backends.base import Commit
 from everstep.codec.values import encode
-from everstep.errors import Damaged, InvalidArgument, RunExists, StoreFull, Waiting
+from everstep.errors import Damaged, InvalidArgument, RunExists, StepTimeout, StoreFull, Waiting
 from everstep.records import Letter
 from everstep.runtime import recorder
 from everstep.store.writing import Chain
@@ -637,3 +637,25 @@ def test_a_forged_answer_is_damaged(store: everstep.Store, said: Any) -> None:
     assert row is not None
     store.backend.post(Letter.make(row.key, "answer:g#0", 1, 1, store.framer.wrap(encode(said))), "r")
     assert isinstance(store.resume("r").error, Damaged)
+
+
+def test_a_step_that_was_given_up_records_nothing_more(store: everstep.Store) -> None:
+    given_up, over = threading.Event(), threading.Event()
+    trouble: list[BaseException] = []
+
+    def slow(run: everstep.Run) -> None:
+        given_up.wait(20)
+        try:
+            run.step("inner", int)
+        except StepTimeout as error:
+            trouble.append(error)
+        over.set()
+
+    with store.run("r") as run:
+        with pytest.raises(StepTimeout, match="took longer"):
+            run.step("slow", slow, run, key="k", timeout=0.05)
+        given_up.set()
+        assert over.wait(20)
+        run.step("next", int)
+    assert "given up" in str(trouble[0])
+    assert [step.address for step in store.steps("r")] == ["slow@k", "next#0"]

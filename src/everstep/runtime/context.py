@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class Frame:
     """Counts the names that were used in one place. `handle` is what the program calls: the run, or its async face."""
 
-    __slots__ = ("counts", "handle", "path", "run", "ticket")
+    __slots__ = ("counts", "dead", "handle", "path", "run", "ticket")
 
     def __init__(self, run: Driver, handle: Any, path: str = "", counts: dict[str, int] | None = None, ticket: Ticket | None = None):
         self.run: Any = run
@@ -29,6 +29,7 @@ class Frame:
         self.path = path
         self.counts: dict[str, int] = {} if counts is None else counts
         self.ticket = ticket
+        self.dead = False  # the step was given up, and its thread goes on all the same
 
     def address(self, name: str, key: str | None = None) -> str:
         """The address of the next use of a name here."""

@@ -16,7 +16,7 @@ from everstep.backends.base import Commit
 from everstep.clock import clock
 from everstep.codec.frame import unwrap
 from everstep.codec.values import decode, encode
-from everstep.errors import Interrupted, StoreClosed, Suspended, Waiting
+from everstep.errors import Interrupted, StepTimeout, StoreClosed, Suspended, Waiting
 from everstep.records import Kind, Letter, Record, RunRow
 from everstep.runtime import gates, playback, signals
 from everstep.runtime.context import Frame, frame
@@ -417,7 +417,11 @@ class Driver(Recorder):
     def _here(self) -> Frame:
         """Where the calling code stands in this run."""
         here = frame.get()
-        return here if here is not None and here.run is self else self._root
+        if here is None or here.run is not self:
+            return self._root
+        if here.dead:
+            raise StepTimeout(f"{here.path[:-1]} took too long and was given up: nothing that its thread still does is recorded")
+        return here
 
     def _name(self) -> str:
         return self._row.id if self._row else "a run"

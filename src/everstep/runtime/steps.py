@@ -426,10 +426,11 @@ def remaining(ticket: Ticket) -> float:
 def _call(ticket: Ticket) -> Any:
     ticket.started, ticket.tokens, ticket.cost = clock.now_us(), 0, 0.0
     ticket.run._flight[ticket.address] = ticket
-    token = frame.set(Frame(ticket.run, ticket.run, f"{ticket.address}/", None, ticket))
+    inside = Frame(ticket.run, ticket.run, f"{ticket.address}/", None, ticket)
+    token = frame.set(inside)
     try:
         if ticket.options.timeout is not None:
-            return _call_limited(ticket, ticket.options.timeout)
+            return _call_limited(ticket, ticket.options.timeout, inside)
         result = ticket.function(*ticket.args, **ticket.kwargs)
         return _finish(result) if inspect.iscoroutine(result) else result
     finally:
@@ -451,7 +452,7 @@ def _finish(result: Any) -> Any:
     )
 
 
-def _call_limited(ticket: Ticket, timeout: float) -> Any:
+def _call_limited(ticket: Ticket, timeout: float, inside: Frame) -> Any:
     """Python cannot stop a thread: after the timeout the call is left to itself, and what it returns is thrown away."""
     box: list[tuple[bool, Any]] = []
 
@@ -468,6 +469,7 @@ def _call_limited(ticket: Ticket, timeout: float) -> Any:
     while thread.is_alive() and (left := until - time.monotonic()) > 0:
         thread.join(min(left, 0.5))  # a signal that comes just before a wait is heard after it
     if not box:
+        inside.dead = True
         raise StepTimeout(f"step {ticket.address} took longer than {timeout:g} s")
     good, value = box[0]
     if good:
