@@ -151,24 +151,11 @@ class AsyncRun:
         if run._durability != "sync":
             if run._full():
                 await asyncio.to_thread(run._make_room)
-            return self._handed_over(build, run._defer)
+            return run._commit(build, run._defer)
         future = asyncio.get_running_loop().create_future()
         bridge = _bridge()
-        commit = self._handed_over(build, lambda made: run._store.backend.submit(made, _Save(run, made, bridge, future).done))
+        commit = run._commit(build, lambda made: run._store.backend.submit(made, _Save(run, made, bridge, future).done))
         await future
-        return commit
-
-    def _handed_over(self, build: Callable[[], Commit], hand_over: Callable[[Commit], None]) -> Commit:
-        """Build a commit and hand it over; one that is not even taken, because the disk is full, was not made."""
-        run = self._run
-        commit, before = None, run._row
-        with run._lock:
-            try:
-                commit = build()
-                hand_over(commit)
-            except BaseException as error:
-                run._take_back(commit, before, error)
-                raise
         return commit
 
     def step(

@@ -230,17 +230,13 @@ class Driver(Recorder):
 
     def _write_entries(self, ticket: Ticket | None = None) -> None:
         """Make what was put up durable, without a checkpoint."""
-        commit, before = None, self._row
-        with self._lock:
-            try:
-                if ticket is not None:
-                    self._take_up(ticket)
-                commit = self._note()
-                self._durable(commit)
-            except BaseException as error:
-                self._take_back(commit, before, error)
-                raise
-        if self._post_came(commit):
+
+        def build() -> Commit:
+            if ticket is not None:
+                self._take_up(ticket)
+            return self._note()
+
+        if self._post_came(self._commit(build)):
             self._look_at_letters()
 
     def _after_step(self, ticket: Ticket, error: Exception | None, commit: Commit) -> None:
@@ -363,10 +359,10 @@ class Driver(Recorder):
             self._read.append(name)
             del self._letters[name]
 
-    def _fire(self, name: str, row: RunRow | None = None, replayed: bool = False, **data: Any) -> None:
+    def _fire(self, name: str, row: RunRow | None = None, **data: Any) -> None:
         if self._hooks.wanted(name):
             run = row.id if row is not None else self._name()
-            self._hooks.fire(name, Event(name, run, when(clock.now_us()), data, replayed=replayed))
+            self._hooks.fire(name, Event(name, run, when(clock.now_us()), data))
 
     def _header(self, kind: str, trigger: str | None, safe: bool) -> dict[str, Any]:
         """What a checkpoint says beside the program's metadata; nothing for a plain save of a run without steps."""
@@ -401,18 +397,10 @@ class Driver(Recorder):
         self._fire("after_checkpoint", checkpoint=made)
         return made
 
-    def _save(self, kind: str, trigger: str | None = None, safe: bool = False, note: str | None = None) -> Checkpoint | None:
+    def _save(self, kind: str, trigger: str, safe: bool = False) -> None:
         """A checkpoint that the runtime makes by itself, in this thread."""
         self._fire("before_checkpoint", kind=kind)
-        commit, before = None, self._row
-        with self._lock:
-            try:
-                commit = self._prepare(note, (), None, None, self._header(kind, trigger, safe))
-                self._durable(commit)
-            except BaseException as error:
-                self._take_back(commit, before, error)
-                raise
-        return self._made(commit)
+        self._made(self._commit(lambda: self._prepare(None, (), None, None, self._header(kind, trigger, safe))))
 
     def _here(self) -> Frame:
         """Where the calling code stands in this run."""

@@ -28,7 +28,6 @@ class Ending:
     status: Status | None = None
     kind: str | None = None
     reason: str | None = None
-    note: str | None = None
     about: dict[str, Any] = field(default_factory=dict)
     letters: list[Letter] = field(default_factory=list)
     chunks: list[tuple[bytes, bytes]] = field(default_factory=list)

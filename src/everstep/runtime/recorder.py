@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from threading import Condition, get_ident
 from typing import Any, Literal
 
@@ -141,6 +141,18 @@ class Recorder:
             self._store.backend.commit(commit)
         else:
             self._defer(commit)
+
+    def _commit(self, build: Callable[[], Commit], hand_over: Callable[[Commit], None] | None = None) -> Commit:
+        """Build a commit and hand it over, by default until it is as durable as this run is; one that is not even taken was not made."""
+        commit, before = None, self._row
+        with self._lock:
+            try:
+                commit = build()
+                (hand_over or self._durable)(commit)
+            except BaseException as error:
+                self._take_back(commit, before, error)
+                raise
+        return commit
 
     def _full(self) -> bool:
         """Whether the next save will have to wait for earlier ones."""

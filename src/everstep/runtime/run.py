@@ -74,8 +74,6 @@ class Run(Driver):
         """The number of the newest checkpoint, 0 if there is none yet."""
         return self._open()[0].checkpoints
 
-    # opening
-
     def __enter__(self) -> Run:
         self._enter()
         self._token = frame.set(self._root)
@@ -225,8 +223,6 @@ class Run(Driver):
         seconds = used.seconds + (time.monotonic() - self._began if self._saver is not None else 0.0)
         return {"seconds": seconds, "steps": used.steps, "tokens": used.tokens, "cost": used.cost}
 
-    # saving
-
     def checkpoint(
         self, note: str | None = None, tags: Iterable[str] | str = (), meta: Mapping[str, Any] | None = None, state: Any = None
     ) -> Checkpoint:
@@ -245,10 +241,7 @@ class Run(Driver):
         with self._lock:
             try:
                 commit = self._prepare(note, tags, meta, state, self._header("manual", None, False))
-                if self._durability == "sync":
-                    self._store.backend.commit(commit)
-                else:
-                    self._defer(commit)
+                self._durable(commit)
             except BaseException as error:
                 self._take_back(commit, before, error)
                 raise
@@ -281,8 +274,6 @@ class Run(Driver):
     def _nothing_saved(self) -> Checkpoint:
         row, _ = self._open()
         return Checkpoint(Record(row.id, 0, _CHECKPOINT, row.epoch, clock.now_us(), 0, None, (), None, None, b"", b""))
-
-    # steps
 
     def step(
         self, name: str | Callable[..., Any], function: Any = ABSENT, /, *args: Any, key: Any = None, retry: Any = None,
@@ -340,8 +331,6 @@ class Run(Driver):
         ticket = self._ticket
         ticket.tokens += tokens
         ticket.cost += cost
-
-    # values, waiting and words of the program
 
     def now(self) -> datetime:
         """The time (UTC), recorded: replay gives the same."""
@@ -401,17 +390,10 @@ class Run(Driver):
             address = self._here().address(f"event:{event}")
         if self._dry or address in self._played.words:
             return
-        with self._lock:
-            self._put("event", pack_body([event, encode(data, f"event {event}")]), address)
+        self._put("event", pack_body([event, encode(data, f"event {event}")]), address)
         if self._mode.policy.due(event, None, 0, 0.0) is not None:
             self._save("automatic", f"on {event}", safe=True)
         self._fire(event if event.startswith("custom:") else f"custom:{event}", **data)
-
-    # being stopped
-
-    # hooks
-
-    # leaving
 
     def _give(self, result: Any) -> None:
         """A workflow returned: whether that can be stored belongs to its own outcome."""
@@ -467,16 +449,12 @@ class Run(Driver):
                 self._saver = None
             if made is not None:
                 self._fire("after_checkpoint", checkpoint=made)
-        except EverstepError as trouble:
+        except BaseException as trouble:
             with suppress(EverstepError):  # best effort: otherwise the lease ends by itself
                 self._store.backend.release(self._open()[0])
-            if error is None:
+            if error is None or not isinstance(trouble, EverstepError):
                 raise
             error.add_note(f"Everstep could not record how run {self.id!r} ended: {trouble}")
-        except BaseException:
-            with suppress(EverstepError, RunClosed):
-                self._store.backend.release(self._open()[0])
-            raise
         finally:
             self.report.seconds = time.monotonic() - self._began  # for good
             self.report.unused = [a for a, found in self._played.entries.items() if a not in self._asked and "/" not in a and "@" not in a]
@@ -528,7 +506,7 @@ class Run(Driver):
             return error
         if self._nothing_new(saved, saver, ending.kind):
             return None
-        chain.checkpoint(saved, ending.note, (), with_header(None, self._header(ending.kind, None, False)))
+        chain.checkpoint(saved, None, (), with_header(None, self._header(ending.kind, None, False)))
         return None
 
     def _nothing_new(self, saved: Saved, saver: Saver, kind: str) -> bool:

@@ -139,8 +139,8 @@ def step(function: Any = None, /, **options: Any) -> Any:
         return (here.handle if is_async else here.run)._called(call, ABSENT, args, kwargs)
 
     call.__everstep__ = (function, chosen)  # type: ignore[attr-defined]
-    if is_async:
-        inspect.markcoroutinefunction(call) if hasattr(inspect, "markcoroutinefunction") else None
+    if is_async and hasattr(inspect, "markcoroutinefunction"):  # Python 3.12
+        inspect.markcoroutinefunction(call)
     return call
 
 
@@ -240,7 +240,7 @@ def call(run: Driver, here: Frame, name: Any, function: Any, args: tuple[Any, ..
     found = run._played.entries.get(address)
     if found is not None and key is None and not options.ignore and not run._dry:
         body = found.body
-        if body[0] == SUCCEEDED and body[2] == sha256(input_of(address, args, kwargs)).digest()[:16]:
+        if body[0] == SUCCEEDED and body[2] == sha256(_input_of(address, args, kwargs)).digest()[:16]:
             run._asked.add(address)
             run._kept(address, body)
             return load_result(run._store.backend, run._family, body[4], body[5])
@@ -282,18 +282,25 @@ def _with(options: StepOptions, given: dict[str, Any]) -> StepOptions:
     return StepOptions(**{**values, **given})
 
 
+def _input_of(address: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
+    try:
+        return input_of(address, args, kwargs)
+    except EverstepError as error:
+        error.remedy = "Give the step a key= that says what it is known by, leave the argument out with ignore=, or make it storable."
+        raise
+
+
 def _identify(ticket: Ticket) -> None:
     args, kwargs, options = ticket.args, ticket.kwargs, ticket.options
     if options.ignore:
         bound = inspect.signature(ticket.function).bind(*args, **kwargs)
         args, kwargs = (), {k: v for k, v in bound.arguments.items() if k not in options.ignore}
     try:
-        data = input_of(ticket.address, args, kwargs)
-    except EverstepError as error:
-        if options.key is not None:
-            return  # the program says what the step is known by
-        error.remedy = "Give the step a key= that says what it is known by, leave the argument out with ignore=, or make it storable."
-        raise
+        data = _input_of(ticket.address, args, kwargs)
+    except EverstepError:
+        if options.key is None:
+            raise
+        return  # the program says what the step is known by
     if options.key is None:
         ticket.digest = sha256(data).digest()[:16]
     ticket.input = data if len(data) <= SHORT_INPUT else preview(data, args, kwargs)

@@ -161,8 +161,7 @@ def _source(function: Any) -> str:
 def start(store: Host, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], id: str | None, options: dict[str, Any]) -> Any:
     flow = as_workflow(function)
     _refuse_misfit(flow, args, kwargs)
-    data = encode([list(args), kwargs], "arguments")
-    digest = sha256(data).digest()[:16]
+    digest = _digest(args, kwargs)
     row = store.backend.run(check_id(id)) if id is not None else None
     changed = ""
     if row is not None:
@@ -177,6 +176,11 @@ def start(store: Host, function: Any, args: tuple[Any, ...], kwargs: dict[str, A
     options = {**options, "about": about, "chunks": chunks, "seen": 1 if row is None else row.head_seq}
     attempt = _Attempt(store, flow, id or new_id(), args, kwargs, options, changed)
     return attempt.drive()
+
+
+def _digest(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
+    """What an input is known by."""
+    return sha256(encode([list(args), kwargs], "arguments")).digest()[:16]
 
 
 def _known_before(outcome: Outcome) -> Outcome:
@@ -369,7 +373,6 @@ class _Attempt:
         mode = Mode(hooks=store.hook_registry, workflow=True, **given)
         fields = {**(options.get("fields") or {}), "workflow": flow.name}
         self.run = Run(store, store.keeper, id, None, options.get("durability") or "sync", fields, mode)
-
         self._changed = changed
 
     def drive(self) -> Any:
@@ -496,7 +499,7 @@ def _refuse_stranger(store: Host, row: RunRow, caller: str, flow: Workflow, args
     """A run that has the id of a child is the child only if this caller made it, of this workflow and with this input."""
     if row.parent != caller or row.parent_number != CHILD:
         raise RunExists(f"run {row.id!r} exists and was not called by run {caller!r}")
-    _refuse_other(row, beginning(store, row), flow, sha256(encode([list(args), kwargs], "arguments")).digest()[:16])
+    _refuse_other(row, beginning(store, row), flow, _digest(args, kwargs))
 
 
 def child_id(run: str, address: str) -> str:

@@ -1,10 +1,10 @@
-"""What a journal's records say about steps, gates, timers and values. Owns the format of their bodies. No I/O but by `Journal.read`.
+"""What a journal's records say about steps, gates, timers and values. Owns the format of their bodies. No I/O but by `read` and what stands on it.
 
 The address of what a record is about stands in its note, so that a journal can be indexed without opening a body:
 
     step     [status, attempt, input digest, input, form, result, error, started, ended, tokens, cost, worker, flags]
     gate     [ask, schema, deadline, default, flags]     the question
-    answer   [value, by]                                 what ended the wait
+    answer   [value, by, flags]                          what ended the wait
     timer    [deadline]
     event    [name, data]                                what the program said, and what the runtime did on its own
 
