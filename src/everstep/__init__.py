@@ -15,11 +15,12 @@ if TYPE_CHECKING:
     from everstep.runtime.context import current
     from everstep.runtime.decision import Action, Decision
     from everstep.runtime.gates import gate, sleep
+    from everstep.runtime.outcome import Outcome
     from everstep.runtime.policy import every, manual, off, on
     from everstep.runtime.retry import Retry
     from everstep.runtime.run import Run
-    from everstep.runtime.steps import step
-    from everstep.runtime.workflow import Outcome, workflow
+    from everstep.runtime.step_options import step
+    from everstep.runtime.workflow import workflow
 
 __version__ = "0.1.0"
 __all__ = [
@@ -57,7 +58,7 @@ _LATER = {
     "AgentState": "agent_state",
     "Budget": "budget",
     "Decision": "decision",
-    "Outcome": "workflow",
+    "Outcome": "outcome",
     "Retry": "retry",
     "Run": "run",
     "current": "context",
@@ -67,7 +68,7 @@ _LATER = {
     "off": "policy",
     "on": "policy",
     "sleep": "gates",
-    "step": "steps",
+    "step": "step_options",
     "workflow": "workflow",
 }
 

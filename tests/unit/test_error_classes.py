@@ -77,3 +77,10 @@ def test_errors_carry_what_they_are_about() -> None:
     assert "r@4" in damaged.message
     assert "r@3" in damaged.message
     assert "store.fork('r@3')" in damaged.remedy
+
+
+def test_what_stops_a_run_has_a_code_a_sentence_and_a_remedy_and_is_no_error() -> None:
+    for stop in (errors.Suspended("it stops"), errors.Waiting("r", "an answer"), errors.Interrupted("r", "a signal", 130)):
+        assert re.fullmatch(r"E62\d", stop.code)
+        assert str(stop) == f"{stop.message} [{stop.code}]\n{stop.remedy}"
+        assert not isinstance(stop, Exception)

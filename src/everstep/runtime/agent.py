@@ -17,12 +17,12 @@ from everstep.runtime.agent_turns import Turns, adrive, drive, refuse_other_task
 from everstep.runtime.budget import Budget, check_number
 from everstep.runtime.decision import Action, Decision
 from everstep.runtime.retry import Retry
-from everstep.runtime.steps import StepOptions
+from everstep.runtime.step_options import StepOptions
 from everstep.store.refs import verified
 
 if TYPE_CHECKING:
     from everstep.records import RunRow
-    from everstep.runtime.workflow import Outcome
+    from everstep.runtime.outcome import Outcome
 
 Functions = Mapping[str, Callable[..., Any]] | Iterable[Callable[..., Any]]
 
@@ -172,7 +172,7 @@ def _of_the_agent(handle: Any, problem: BaseException) -> BaseException:
 
 
 def _recorded(store: Any, row: RunRow, answer: Any) -> Outcome:
-    from everstep.runtime.workflow import recorded
+    from everstep.runtime.outcome import recorded
 
     outcome = recorded(store, verified(row))
     outcome.result = answer
@@ -180,7 +180,7 @@ def _recorded(store: Any, row: RunRow, answer: Any) -> Outcome:
 
 
 def _outcome(store: Any, handle: Any, answer: Any, error: BaseException | None) -> Outcome:
-    from everstep.runtime.workflow import Outcome, recorded
+    from everstep.runtime.outcome import Outcome, recorded
 
     if hasattr(handle, "_row"):
         outcome = recorded(store, handle._row, handle.report)

@@ -21,7 +21,7 @@ from everstep.runtime.agent_state import AgentState, Draft, redo
 from everstep.runtime.budget import Budget, Used
 from everstep.runtime.context import frame
 from everstep.runtime.decision import Action, Decision, message_of, replies, text_of, told_of
-from everstep.runtime.steps import step
+from everstep.runtime.step_options import step
 
 if TYPE_CHECKING:
     from everstep.runtime.agent import AgentLoop

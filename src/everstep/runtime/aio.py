@@ -19,7 +19,8 @@ from everstep.runtime import gates, signals
 from everstep.runtime.asteps import adrive
 from everstep.runtime.context import frame
 from everstep.runtime.run import Run, options_of
-from everstep.runtime.steps import ABSENT, Ticket, begin
+from everstep.runtime.step_options import ABSENT
+from everstep.runtime.steps import Ticket, begin
 from everstep.runtime.workflow import as_workflow, workflow_of
 from everstep.store.model import Checkpoint
 

@@ -18,6 +18,7 @@ from everstep.errors import DamagedFrame, DamagedRun, GateTimeout, Interrupted, 
 from everstep.records import Letter, RunRow
 from everstep.runtime import schema as shapes
 from everstep.runtime.context import current
+from everstep.runtime.step_options import check_name
 from everstep.store.journal import FAILED, RUNNING, SUCCEEDED, error_body, pack_body
 from everstep.store.query import to_us
 
@@ -67,8 +68,6 @@ def ask(
     run: Driver, name: str, question: str | None = None, *, schema: Any = None, choices: Any = None, timeout: float | None = None,
     default: Any = NONE, condition: Any = None, on_pass: Any = None, on_fail: Any = None,
 ) -> Any:  # fmt: skip
-    from everstep.runtime.steps import check_name
-
     check_name(name)
     shape = shapes.to_schema(schema, choices)
     if timeout is not None and not (isinstance(timeout, (int, float)) and timeout > 0):

@@ -21,7 +21,7 @@ from everstep.records import Kind, Record
 from everstep.runtime.context import Frame, frame
 from everstep.runtime.gates import NONE
 from everstep.runtime.report import Report
-from everstep.runtime.steps import ABSENT
+from everstep.runtime.step_options import ABSENT
 from everstep.store.model import Checkpoint
 
 

@@ -25,6 +25,7 @@ from everstep.records import CHILD, Kind, Letter, RunRow, Status
 from everstep.runtime import schema as shapes
 from everstep.runtime import workflow
 from everstep.runtime.host import Host
+from everstep.runtime.outcome import Outcome
 from everstep.runtime.playback import taken_over
 from everstep.store.gates import Gate, list_gates
 from everstep.store.journal import FAILED, SUCCEEDED, Recorded
@@ -190,5 +191,5 @@ def wake(store: Host, limit: int | None) -> list[Any]:
                 continue  # another worker's, or a program's own loop: whoever drives it finds the letter
             except EverstepError as error:  # it says so in its outcome, and keeps nobody else asleep
                 row = store.backend.run(run)  # as it stands: the row itself may be what is damaged
-                outcomes.append(workflow.Outcome(run, row.status if row is not None else Status.FAILED.value, error=error))
+                outcomes.append(Outcome(run, row.status if row is not None else Status.FAILED.value, error=error))
     return outcomes

@@ -21,17 +21,19 @@ from everstep.codec.values import decode, encode
 from everstep.errors import DamagedRecord, EverstepError, Interrupted, InvalidArgument, RunClosed, RunExists
 from everstep.records import Kind, Record, RunRow, Status
 from everstep.runtime import gates, playback, signals
+from everstep.runtime.closing import end
 from everstep.runtime.context import frame, opened
 from everstep.runtime.driver import Driver, republish, told
 from everstep.runtime.ending import Ending, add_loose, ending_of, stopped_by, tell_caller
 from everstep.runtime.lease import Keeper
 from everstep.runtime.mode import Mode
 from everstep.runtime.recorder import Durability
-from everstep.runtime.steps import ABSENT, Ticket, begin, call, check_name, value_body
-from everstep.snapshot.saver import Saved, Saver
+from everstep.runtime.step_options import ABSENT, check_name
+from everstep.runtime.steps import Ticket, begin, call, value_body
+from everstep.snapshot.saver import Saver
 from everstep.store.journal import load_result, pack_body, result_body
-from everstep.store.model import Checkpoint, asked_for, when, with_header
-from everstep.store.reading import Loaded, checked, checkpoint_record, load
+from everstep.store.model import Checkpoint, when
+from everstep.store.reading import Loaded, checked, load
 from everstep.store.refs import verified
 from everstep.store.store import BaseStore
 from everstep.store.writing import Chain
@@ -187,7 +189,7 @@ class Run(Driver):
         row, _ = self._open()
         if "cancel" in self._letters:
             reason = told(self._letters["cancel"])
-            self._end(Ending(Status.CANCELLED, reason=reason))
+            end(self, Ending(Status.CANCELLED, reason=reason))
             raise Interrupted(row.id, reason)
         self._read += [name for name in self._letters if name in ("pause", "retry") or name.startswith("child:")]
         if row.status == Status.RUNNING and not self._read:
@@ -445,7 +447,7 @@ class Run(Driver):
                 self._fire("before_checkpoint", kind=ending.kind)
             with self._lock:  # a task that was left behind writes before this, or not at all
                 add_loose(self, ending)
-                made = self._end(ending)
+                made = end(self, ending)
                 self._saver = None
             if made is not None:
                 self._fire("after_checkpoint", checkpoint=made)
@@ -461,65 +463,6 @@ class Run(Driver):
             self._close()
             self._fire("after_run", status=self._row.status if self._row else None)
 
-    def _end(self, ending: Ending) -> Checkpoint | None:
-        """The last checkpoint, the status and the lease, in one commit."""
-        if self._failure is None or self._durability == "async":
-            self.flush()
-        row, saver = self._open()
-        if self._failure is not None:
-            self._store.backend.release(row)
-            return None
-        if self._stale:
-            saver.lost()
-        self._find_base(row)
-        chain = Chain(self._store.framer, row, row)
-        chain.entries(self._entries)
-        chain.chunks(ending.chunks)
-        unsaved = self._add_last_checkpoint(chain, saver, ending)
-        if ending.status is not None:
-            chain.status(ending.status, **ending.about)
-        commit = self._carry(chain.commit(worker=None, since=0, **ending.changes))
-        commit.letters = [*commit.letters, *ending.letters]
-        self._store.backend.commit(commit)
-        self._entries = []
-        self._row = commit.run
-        if unsaved is not None:
-            raise unsaved
-        return next((Checkpoint(r) for r in commit.records if r.kind == _CHECKPOINT), None)
-
-    def _find_base(self, row: RunRow) -> None:
-        """A signal may have come when the program's newest checkpoint was made, and before that was noted here."""
-        if signals.seen() is None or not row.checkpoints or self._base == row.checkpoints:
-            return
-        if asked_for(checkpoint_record(self._store.backend, row, row.checkpoints).meta):
-            self._base = row.checkpoints
-
-    def _add_last_checkpoint(self, chain: Chain, saver: Saver, ending: Ending) -> EverstepError | None:
-        """The checkpoint that ends an attempt, unless the newest one says the same. A state that cannot be stored is reported, not obeyed."""
-        if ending.kind is None:
-            return None
-        try:
-            saved = saver.build()
-        except EverstepError as error:
-            if ending.status == Status.SUCCEEDED:
-                ending.fail(error)
-            return error
-        if self._nothing_new(saved, saver, ending.kind):
-            return None
-        chain.checkpoint(saved, None, (), with_header(None, self._header(ending.kind, None, False)))
-        return None
-
-    def _nothing_new(self, saved: Saved, saver: Saver, kind: str) -> bool:
-        """Whether a last checkpoint would say nothing that is not known. A workflow that was only played back stands where it stood."""
-        row = self._open()[0]
-        if self._steps_since or self._entries:
-            return False
-        if self._mode.workflow:
-            return kind not in ("final", "error") and row.checkpoints > 0
-        if not row.checkpoints:
-            return bool(saver.state == {})
-        return saved.delta == _EMPTY and saved.base is None and self._base == row.checkpoints
-
     async def __aenter__(self) -> Any:
         from everstep.runtime.aio import AsyncRun
 
@@ -529,9 +472,6 @@ class Run(Driver):
         from everstep.runtime.aio import AsyncRun
 
         await AsyncRun.leave(self, *problem)
-
-
-_EMPTY = b"\x90"
 
 
 def options_of(key: Any, retry: Any, timeout: float | None) -> dict[str, Any]:

@@ -13,7 +13,6 @@ import inspect
 import textwrap
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, cast
 
@@ -25,70 +24,31 @@ from everstep.errors import (
     IllegalTransition,
     Interrupted,
     InvalidArgument,
-    LeaseHeld,
     LostLease,
     RunExists,
-    StepFailed,
     Suspended,
     UnknownWorkflow,
-    Waiting,
 )  # fmt: skip
 from everstep.ids import check_id, new_id
-from everstep.records import CHILD, Kind, RunRow, Status
+from everstep.records import Kind, RunRow, Status
 from everstep.runtime.budget import Budget
-from everstep.runtime.context import Frame, frame
+from everstep.runtime.context import frame
 from everstep.runtime.driver import republish
 from everstep.runtime.ending import stopped_by
 from everstep.runtime.hooks import Hooks
 from everstep.runtime.host import Host
 from everstep.runtime.mode import Mode, Replay
+from everstep.runtime.outcome import Outcome, recorded
 from everstep.runtime.playback import content
 from everstep.runtime.policy import Policy
-from everstep.runtime.report import Report
 from everstep.runtime.retry import Retry
 from everstep.runtime.run import Run
-from everstep.runtime.steps import mark
-from everstep.store.gates import Gate, open_gates
-from everstep.store.journal import load_result, name_of, read, rebuilt, result_body
+from everstep.store.journal import load_result, name_of, read, result_body
 from everstep.store.reading import checked
 from everstep.store.refs import find_run
 
 _LONGEST_DEFINITION = 100_000
 _ENDED = (Status.SUCCEEDED, Status.FAILED, Status.CANCELLED)
-
-
-@dataclass(slots=True)
-class Outcome:
-    """What came of driving a run: its status, its result or error, and what the attempt was worth."""
-
-    run: str
-    status: str
-    result: Any = None
-    error: BaseException | None = None
-    reason: str | None = None
-    gates: list[Gate] = field(default_factory=list)
-    report: Report = field(default_factory=Report)
-
-    def __str__(self) -> str:
-        said = f"{self.run}: {self.status}"
-        if self.error is not None:
-            said += f": {type(self.error).__qualname__}: {str(self.error).splitlines()[0] if str(self.error) else ''}"
-        if self.reason:
-            said += f" ({self.reason})"
-        if self.status == Status.FAILED:
-            said += f"; store.resume({self.run!r}) tries again"
-        return said
-
-    def unwrap(self) -> Any:
-        """The result; raises the error of a run that failed, and says what another one waits for."""
-        if self.status == Status.SUCCEEDED:
-            return self.result
-        if self.error is not None:
-            raise self.error
-        raise EverstepError(
-            f"run {self.run!r} is {self.status}" + (f": {self.reason}" if self.reason else ""),
-            remedy="Answer its gates or resume it: store.answer(...), store.resume(...), store.wake().",
-        )
 
 
 class Workflow:
@@ -127,7 +87,9 @@ class Workflow:
         here = frame.get()
         if here is None or not isinstance(here.run, Run):
             return self.function(*args, **kwargs)
-        return here.handle._called(self.name, _child_of(self, here), args, kwargs)
+        from everstep.runtime.child import child_of
+
+        return here.handle._called(self.name, child_of(self, here), args, kwargs)
 
 
 _known: dict[str, Workflow] = {}
@@ -161,12 +123,12 @@ def _source(function: Any) -> str:
 def start(store: Host, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], id: str | None, options: dict[str, Any]) -> Any:
     flow = as_workflow(function)
     _refuse_misfit(flow, args, kwargs)
-    digest = _digest(args, kwargs)
+    digest = digest_of(args, kwargs)
     row = store.backend.run(check_id(id)) if id is not None else None
     changed = ""
     if row is not None:
         said = beginning(store, row)
-        _refuse_other(row, said, flow, digest)
+        refuse_other(row, said, flow, digest)
         if row.status in _ENDED:
             return _ready(flow, _known_before(recorded(store, row)))
         changed = definition_change(store, row, flow, said, False)
@@ -178,7 +140,7 @@ def start(store: Host, function: Any, args: tuple[Any, ...], kwargs: dict[str, A
     return attempt.drive()
 
 
-def _digest(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
+def digest_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
     """What an input is known by."""
     return sha256(encode([list(args), kwargs], "arguments")).digest()[:16]
 
@@ -219,7 +181,7 @@ async def _acall_plain(flow: Workflow, run: Any, args: tuple[Any, ...], kwargs: 
             return Outcome(run.id, Status.FAILED.value, error=error)
 
 
-def _refuse_other(row: RunRow, said: dict[str, Any], flow: Workflow, digest: bytes) -> None:
+def refuse_other(row: RunRow, said: dict[str, Any], flow: Workflow, digest: bytes) -> None:
     if said.get("workflow") != flow.name:
         raise RunExists(f"run {row.id!r} is a run of {said.get('workflow') or 'no workflow'}, not of {flow.name}")
     if said.get("input_digest") != digest:
@@ -332,21 +294,6 @@ def _difference(flow: Workflow, said: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def recorded(store: Host, row: RunRow, report: Report | None = None) -> Outcome:
-    """The outcome of a run as its journal tells it."""
-    outcome = Outcome(row.id, row.status, report=report or Report(row.id, row.epoch))
-    found = store.backend.records(row.id, 1, row.head_seq, ("status",), newest=1)
-    said = content(checked(store.backend, row, found[0].seq, None)[-1]) if found else {}
-    if row.status == Status.SUCCEEDED and "result" in said:
-        outcome.result = load_result(store.backend, row.family, *said["result"])
-    elif row.status == Status.FAILED and isinstance(said.get("error"), dict):
-        outcome.error = rebuilt(said["error"], f"run {row.id}")
-    outcome.reason = said.get("reason")
-    if row.status == Status.WAITING:
-        outcome.gates = open_gates(store.backend, row)
-    return outcome
-
-
 class _Attempt:
     """One attempt to drive a run of a workflow forward."""
 
@@ -445,78 +392,3 @@ def _exit(run: Run, error: BaseException | None) -> BaseException | None:
     except BaseException as trouble:  # noqa: BLE001 - raised by _outcome
         return trouble
     return None
-
-
-def _child_of(flow: Workflow, here: Frame) -> Callable[..., Any]:
-    """The step of a run that drives a child run. Dying in it is no harm: the child goes on where it was."""
-
-    def drive(*args: Any, **kwargs: Any) -> Any:
-        try:
-            outcome = _child(flow, args, kwargs)
-        except LeaseHeld as error:
-            raise held(error) from error
-        return settle(outcome)
-
-    async def adrive(*args: Any, **kwargs: Any) -> Any:
-        try:
-            attempt = _child(flow, args, kwargs)
-            outcome = await attempt if inspect.isawaitable(attempt) else attempt
-        except LeaseHeld as error:
-            raise held(error) from error
-        return settle(outcome)
-
-    def held(error: LeaseHeld) -> Waiting:
-        """Somebody else drives the child, and wakes its caller when it ends."""
-        return Waiting(here.run.id, f"a child run ({error.message})")
-
-    def settle(outcome: Outcome) -> Any:
-        return _of_child(outcome, here.run.id)
-
-    return adrive if flow.is_async else drive
-
-
-def _child(flow: Workflow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    here = frame.get()
-    assert here is not None
-    assert here.ticket is not None
-    run, address = here.run, here.ticket.address
-    store = cast(Host, run._store)
-    id = child_id(run.id, address)
-    token = frame.set(None)  # the child counts its own steps
-    try:
-        row = store.backend.run(id)
-        if row is not None:
-            _refuse_stranger(store, row, run.id, flow, args, kwargs)
-        if row is not None and row.status == Status.FAILED:
-            return resume(store, id, None, "normal", False, {"driven": True})
-        fields = {"parent": run.id, "parent_number": CHILD, "session": run._open()[0].session}
-        return start(store, flow, args, kwargs, id, {"fields": fields, "driven": True})
-    finally:
-        frame.reset(token)
-
-
-def _refuse_stranger(store: Host, row: RunRow, caller: str, flow: Workflow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """A run that has the id of a child is the child only if this caller made it, of this workflow and with this input."""
-    if row.parent != caller or row.parent_number != CHILD:
-        raise RunExists(f"run {row.id!r} exists and was not called by run {caller!r}")
-    _refuse_other(row, beginning(store, row), flow, _digest(args, kwargs))
-
-
-def child_id(run: str, address: str) -> str:
-    """The id of a child: readable, and another one for each address."""
-    name = f"{run}.{address.replace('#', '.').replace('/', '.')}"
-    shown = "".join(c if c.isprintable() and not c.isspace() and c not in "@~" else "-" for c in name)
-    if shown == name and "." not in address and len(name) <= 200:
-        return name
-    return f"{shown[:180]}-{sha256(f'{run}.{address}'.encode()).hexdigest()[:16]}"
-
-
-def _of_child(outcome: Outcome, parent: str) -> Any:
-    if outcome.status == Status.SUCCEEDED:
-        return outcome.result
-    if outcome.error is not None:
-        mark(outcome.error, ())  # the addresses of its steps mean nothing here
-        raise outcome.error
-    if outcome.status == Status.CANCELLED:
-        raise StepFailed(outcome.run, "Cancelled", outcome.reason or "the child run was cancelled")
-    raise Waiting(parent, f"the child run {outcome.run!r} ({outcome.reason or outcome.status})")

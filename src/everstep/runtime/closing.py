@@ -1,0 +1,83 @@
+"""The last commit of an attempt: the checkpoint that ends it, the status and the lease. What it says was decided in `ending`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from everstep.errors import EverstepError
+from everstep.records import Kind, RunRow, Status
+from everstep.runtime import signals
+from everstep.runtime.ending import Ending
+from everstep.snapshot.saver import Saved, Saver
+from everstep.store.model import Checkpoint, asked_for, with_header
+from everstep.store.reading import checkpoint_record
+from everstep.store.writing import Chain
+
+if TYPE_CHECKING:
+    from everstep.runtime.run import Run
+
+_CHECKPOINT = Kind.CHECKPOINT.value
+_EMPTY = b"\x90"
+
+
+def end(run: Run, ending: Ending) -> Checkpoint | None:
+    """The last checkpoint, the status and the lease, in one commit."""
+    if run._failure is None or run._durability == "async":
+        run.flush()
+    row, saver = run._open()
+    if run._failure is not None:
+        run._store.backend.release(row)
+        return None
+    if run._stale:
+        saver.lost()
+    _find_base(run, row)
+    chain = Chain(run._store.framer, row, row)
+    chain.entries(run._entries)
+    chain.chunks(ending.chunks)
+    unsaved = _add_last_checkpoint(run, chain, saver, ending)
+    if ending.status is not None:
+        chain.status(ending.status, **ending.about)
+    commit = run._carry(chain.commit(worker=None, since=0, **ending.changes))
+    commit.letters = [*commit.letters, *ending.letters]
+    run._store.backend.commit(commit)
+    run._entries = []
+    run._row = commit.run
+    if unsaved is not None:
+        raise unsaved
+    return next((Checkpoint(r) for r in commit.records if r.kind == _CHECKPOINT), None)
+
+
+def _find_base(run: Run, row: RunRow) -> None:
+    """A signal may have come when the program's newest checkpoint was made, and before that was noted here."""
+    if signals.seen() is None or not row.checkpoints or run._base == row.checkpoints:
+        return
+    if asked_for(checkpoint_record(run._store.backend, row, row.checkpoints).meta):
+        run._base = row.checkpoints
+
+
+def _add_last_checkpoint(run: Run, chain: Chain, saver: Saver, ending: Ending) -> EverstepError | None:
+    """The checkpoint that ends an attempt, unless the newest one says the same. A state that cannot be stored is reported, not obeyed."""
+    if ending.kind is None:
+        return None
+    try:
+        saved = saver.build()
+    except EverstepError as error:
+        if ending.status == Status.SUCCEEDED:
+            ending.fail(error)
+        return error
+    if _nothing_new(run, saved, saver, ending.kind):
+        return None
+    chain.checkpoint(saved, None, (), with_header(None, run._header(ending.kind, None, False)))
+    return None
+
+
+def _nothing_new(run: Run, saved: Saved, saver: Saver, kind: str) -> bool:
+    """Whether a last checkpoint would say nothing that is not known. A workflow that was only played back stands where it stood."""
+    row = run._open()[0]
+    if run._steps_since or run._entries:
+        return False
+    if run._mode.workflow:
+        return kind not in ("final", "error") and row.checkpoints > 0
+    if not row.checkpoints:
+        return bool(saver.state == {})
+    return saved.delta == _EMPTY and saved.base is None and run._base == row.checkpoints

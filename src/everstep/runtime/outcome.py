@@ -1,0 +1,66 @@
+"""What came of driving a run, as the attempt or the journal tells it. Reads only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from everstep.errors import (
+    EverstepError,
+)  # fmt: skip
+from everstep.records import RunRow, Status
+from everstep.runtime.host import Host
+from everstep.runtime.playback import content
+from everstep.runtime.report import Report
+from everstep.store.gates import Gate, open_gates
+from everstep.store.journal import load_result, rebuilt
+from everstep.store.reading import checked
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What came of driving a run: its status, its result or error, and what the attempt was worth."""
+
+    run: str
+    status: str
+    result: Any = None
+    error: BaseException | None = None
+    reason: str | None = None
+    gates: list[Gate] = field(default_factory=list)
+    report: Report = field(default_factory=Report)
+
+    def __str__(self) -> str:
+        said = f"{self.run}: {self.status}"
+        if self.error is not None:
+            said += f": {type(self.error).__qualname__}: {str(self.error).splitlines()[0] if str(self.error) else ''}"
+        if self.reason:
+            said += f" ({self.reason})"
+        if self.status == Status.FAILED:
+            said += f"; store.resume({self.run!r}) tries again"
+        return said
+
+    def unwrap(self) -> Any:
+        """The result; raises the error of a run that failed, and says what another one waits for."""
+        if self.status == Status.SUCCEEDED:
+            return self.result
+        if self.error is not None:
+            raise self.error
+        raise EverstepError(
+            f"run {self.run!r} is {self.status}" + (f": {self.reason}" if self.reason else ""),
+            remedy="Answer its gates or resume it: store.answer(...), store.resume(...), store.wake().",
+        )
+
+
+def recorded(store: Host, row: RunRow, report: Report | None = None) -> Outcome:
+    """The outcome of a run as its journal tells it."""
+    outcome = Outcome(row.id, row.status, report=report or Report(row.id, row.epoch))
+    found = store.backend.records(row.id, 1, row.head_seq, ("status",), newest=1)
+    said = content(checked(store.backend, row, found[0].seq, None)[-1]) if found else {}
+    if row.status == Status.SUCCEEDED and "result" in said:
+        outcome.result = load_result(store.backend, row.family, *said["result"])
+    elif row.status == Status.FAILED and isinstance(said.get("error"), dict):
+        outcome.error = rebuilt(said["error"], f"run {row.id}")
+    outcome.reason = said.get("reason")
+    if row.status == Status.WAITING:
+        outcome.gates = open_gates(store.backend, row)
+    return outcome

@@ -1,0 +1,136 @@
+"""What a step is called and how it is run: its options, its name, its key, and the decorator that says them once. No I/O."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar, overload
+
+from everstep.errors import InvalidArgument
+from everstep.runtime.context import frame, warn_if_stray
+from everstep.runtime.retry import Retry
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class StepOptions:
+    """How a step is run."""
+
+    name: str | None = None
+    key: str | None = None
+    retry: Retry | None = None
+    timeout: float | None = None
+    kind: str | None = None
+    at_most_once: bool = False
+    ignore: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.name is not None:
+            check_name(self.name)
+        if self.retry is not None and not isinstance(self.retry, Retry):
+            raise InvalidArgument(f"retry={self.retry!r:.60} is no Retry", remedy="Give everstep.Retry(attempts=5).")
+        if self.timeout is not None and not (isinstance(self.timeout, (int, float)) and self.timeout > 0):
+            raise InvalidArgument(f"timeout={self.timeout!r:.60} is no number of seconds above 0")
+
+
+PLAIN = StepOptions()
+
+
+_fits = re.compile(r"[^#/@\x00-\x1f\ud800-\udfff]{1,200}").fullmatch  # half of a surrogate pair can stand in no record
+
+
+_fits_key = re.compile(r"[^/\ud800-\udfff]{1,200}", re.DOTALL).fullmatch
+
+
+ABSENT: Any = type("Absent", (), {"__repr__": lambda self: "<none>"})()  # None may be an argument
+
+
+def check_name(name: Any) -> str:
+    if not isinstance(name, str) or _fits(name) is None:
+        raise InvalidArgument(f"{name!r:.60} is no name of a step: 1 to 200 characters, without #, / and @")
+    return name
+
+
+def check_key(key: Any) -> str:
+    if isinstance(key, int) and not isinstance(key, bool) and abs(key) < 10**199:
+        return str(key)
+    if not isinstance(key, str) or _fits_key(key) is None:
+        shown = "a long number" if type(key) is int else f"{key!r:.60}"
+        raise InvalidArgument(f"key={shown} is no key: text of 1 to 200 characters without /, or a whole number")
+    return key
+
+
+@overload
+def step(function: F, /) -> F: ...
+
+
+@overload
+def step(
+    *,
+    name: str | None = None,
+    key: str | None = None,
+    retry: Retry | None = None,
+    timeout: float | None = None,
+    kind: str | None = None,
+    at_most_once: bool = False,
+    ignore: tuple[str, ...] = (),
+) -> Callable[[F], F]: ...
+
+
+def step(function: Any = None, /, **options: Any) -> Any:
+    """Make a function a step: called inside a run, its result is recorded once. Outside of a run it is simply called.
+
+    `kind` ("llm", "tool", or a word of yours) is what policies look at; `ignore` names parameters that do not count as input;
+    `at_most_once` writes down that the step begins, and asks at a gate when a process died inside it.
+    """
+    if function is None:
+        return lambda f: step(f, **options)
+    if not callable(function):
+        raise InvalidArgument(f"{function!r:.60} is no function", remedy="Use @everstep.step, or @everstep.step(retry=...).")
+    if isinstance(options.get("ignore"), str):
+        options["ignore"] = (options["ignore"],)
+    chosen = StepOptions(**{**options, "ignore": tuple(options.get("ignore", ()))})
+
+    is_async = inspect.iscoroutinefunction(function)
+    _check_ignored(function, chosen.ignore)
+    if chosen.name is None and getattr(function, "__name__", "").isidentifier():
+        chosen = with_options(chosen, {"name": name_for(function, chosen)})  # once, not at every call
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        here = frame.get()
+        if here is None:
+            warn_if_stray(function.__name__)
+            return function(*args, **kwargs)
+        return (here.handle if is_async else here.run)._called(call, ABSENT, args, kwargs)
+
+    call.__everstep__ = (function, chosen)  # type: ignore[attr-defined]
+    if is_async and hasattr(inspect, "markcoroutinefunction"):  # Python 3.12
+        inspect.markcoroutinefunction(call)
+    return call
+
+
+def _check_ignored(function: Any, ignore: tuple[str, ...]) -> None:
+    strange = [name for name in ignore if name not in inspect.signature(function).parameters] if ignore else []
+    if strange:
+        raise InvalidArgument(f"ignore={strange!r} names no parameter of {function!r:.60}")
+
+
+def name_for(function: Any, options: StepOptions) -> str:
+    if options.name is not None:
+        return options.name
+    while isinstance(function, functools.partial):
+        function = function.func
+    name = getattr(function, "__name__", None)
+    if name is None or not name.isidentifier():
+        raise InvalidArgument(f"{function!r:.60} has no name that could be recorded", remedy='Give one: run.step("name", function, ...).')
+    return str(name)
+
+
+def with_options(options: StepOptions, given: dict[str, Any]) -> StepOptions:
+    values = {field: getattr(options, field) for field in StepOptions.__slots__}
+    return StepOptions(**{**values, **given})

@@ -1,0 +1,124 @@
+"""What a run keeps: its chain of records, its chunks, the tags on its checkpoints."""
+
+from __future__ import annotations
+
+import pytest
+
+from everstep.backends.base import Backend, Commit
+from everstep.errors import NotFound
+from everstep.records import ZERO, Record, Tag, record_fault
+from everstep.testing.conformance.suite import Suite
+from everstep.testing.rows import next_commit
+
+
+class RecordsSuite(Suite):
+    def test_records_come_back_exactly_and_in_order(self, backend: Backend) -> None:
+        row = self.create(backend)
+        given: list[Record] = []
+        for i in range(5):
+            commit = next_commit(row, bytes([i]) * 1000, note=f"n{i}", tags=("x",) if i == 2 else (), meta='{"i": 1}')
+            backend.commit(commit)
+            given += commit.records
+            row = commit.run
+        assert backend.records(row.id, 1, 5) == given
+        assert backend.records(row.id, 2, 3) == given[1:3]
+
+    def test_the_chain_proves_itself_after_reading(self, backend: Backend) -> None:
+        row = self.create(backend, checkpoints=4)
+        before = ZERO
+        for record in backend.records(row.id, 0, 99):
+            assert record_fault(before, record) is None
+            before = record.digest
+        assert before == row.head_digest
+
+    def test_only_some_kinds_and_only_the_newest_of_them(self, backend: Backend) -> None:
+        row = self.create(backend)
+        for kind in ("start", "checkpoint", "base", "checkpoint", "status"):
+            row = self.advance(backend, row, kind=kind)
+        assert [r.seq for r in backend.records(row.id, 0, 99, ["checkpoint"])] == [2, 4]
+        assert [r.seq for r in backend.records(row.id, 0, 99, ["checkpoint", "base"], newest=2)] == [3, 4]
+        assert [r.seq for r in backend.records(row.id, 0, 99, newest=2)] == [4, 5]
+        assert [r.seq for r in backend.records(row.id, 0, 3, ["checkpoint"], newest=1)] == [2]
+        assert backend.records(row.id, 0, 99, newest=0) == []
+
+    def test_a_pruned_body_stays_pruned_and_keeps_its_digest(self, backend: Backend) -> None:
+        row = self.create(backend)
+        commit = next_commit(row, b"long gone")
+        record = commit.records[0]
+        record.body = None
+        backend.commit(commit)
+        assert backend.records(row.id, 1, 1) == [record]
+
+    def test_an_empty_body_is_not_a_missing_one(self, backend: Backend) -> None:
+        row = self.advance(backend, self.create(backend), b"")
+        assert backend.records(row.id, 1, 1)[0].body == b""
+
+    def test_a_large_body_comes_back(self, backend: Backend) -> None:
+        body = bytes(range(256)) * 20_000
+        row = self.advance(backend, self.create(backend), body)
+        assert backend.records(row.id, 1, 1)[0].body == body
+
+    def test_several_records_in_one_commit(self, backend: Backend) -> None:
+        row = self.create(backend)
+        first = next_commit(row, b"1")
+        second = next_commit(first.run, b"2", kind="base")
+        backend.commit(Commit(second.run, row, [*first.records, *second.records]))
+        assert [r.body for r in backend.records(row.id, 1, 2)] == [b"1", b"2"]
+
+    def test_runs_do_not_see_each_others_records(self, backend: Backend) -> None:
+        one, two = self.create(backend, checkpoints=3), self.create(backend, checkpoints=2)
+        assert len(backend.records(one.id, 0, 2**31 - 1)) == 3
+        assert len(backend.records(two.id, 0, 2**31 - 1)) == 2
+        assert backend.records("nobody", 0, 99) == []
+
+
+class ChunksSuite(Suite):
+    def test_chunks_come_back_and_missing_ones_are_left_out(self, backend: Backend) -> None:
+        row = self.advance(backend, self.create(backend), chunks=((b"a" * 32, b"A" * 9000), (b"b" * 32, b"")))
+        assert backend.chunks(row.family, [b"a" * 32, b"b" * 32, b"c" * 32]) == {b"a" * 32: b"A" * 9000, b"b" * 32: b""}
+        assert backend.families() == [(row.family, b"a" * 32), (row.family, b"b" * 32)]
+
+    def test_a_chunk_that_is_written_again_is_replaced_which_heals_it(self, backend: Backend) -> None:
+        row = self.advance(backend, self.create(backend), chunks=((b"a" * 32, b"first"),))
+        self.advance(backend, row, chunks=((b"a" * 32, b"second"),))
+        assert backend.chunks(row.family, [b"a" * 32]) == {b"a" * 32: b"second"}
+
+    def test_families_share_nothing(self, backend: Backend) -> None:
+        row = self.advance(backend, self.create(backend), chunks=((b"a" * 32, b"mine"),))
+        other = self.create(backend)
+        assert backend.chunks(other.family, [b"a" * 32]) == {}
+        assert backend.chunks(row.family, []) == {}
+
+
+class TagsSuite(Suite):
+    def test_tags_of_checkpoint_records_become_tags(self, backend: Backend) -> None:
+        row = self.advance(backend, self.create(backend), tags=("b", "a"), at=7)
+        row = self.advance(backend, row, tags=("status-tag",), kind="status")
+        assert backend.tags(row.id) == [Tag.make(row.key, "a", 1, 7), Tag.make(row.key, "b", 1, 7)]
+
+    def test_a_tag_can_be_given_later_without_a_lease(self, backend: Backend) -> None:
+        row = self.create(backend, checkpoints=3)
+        backend.tag(Tag.make(row.key, "good", 2, 99), row.id)
+        assert backend.tags(row.id) == [Tag.make(row.key, "good", 2, 99)]
+        assert backend.run(row.id) == row
+
+    def test_a_tag_that_is_there_is_left_alone(self, backend: Backend) -> None:
+        row = self.create(backend, checkpoints=1)
+        backend.tag(Tag.make(row.key, "t", 1, 5), row.id)
+        before = backend.manifest()
+        backend.tag(Tag.make(row.key, "t", 1, 6), row.id)
+        assert backend.tags(row.id) == [Tag.make(row.key, "t", 1, 5)]
+        assert backend.manifest() == before
+
+    def test_what_does_not_exist_cannot_be_tagged(self, backend: Backend) -> None:
+        row = self.create(backend, checkpoints=1)
+        with pytest.raises(NotFound):
+            backend.tag(Tag.make(row.key, "t", 1, 5), "nobody")
+        with pytest.raises(NotFound):
+            backend.tag(Tag.make(row.key, "t", 2, 5), row.id)
+
+    def test_tags_are_ordered_by_name_and_number(self, backend: Backend) -> None:
+        row = self.create(backend, checkpoints=3)
+        for name, number in (("b", 1), ("a", 3), ("a", 1)):
+            backend.tag(Tag.make(row.key, name, number, 1), row.id)
+        assert [(t.name, t.number) for t in backend.tags(row.id)] == [("a", 1), ("a", 3), ("b", 1)]

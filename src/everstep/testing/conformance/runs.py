@@ -1,0 +1,206 @@
+"""Runs as such: made, found, removed, counted in the manifest; and the handle that all of it goes through."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from everstep.backends.base import Backend, Commit, Query
+from everstep.errors import Conflict, LostLease, NotFound, RunExists, StoreClosed
+from everstep.records import ZERO, Tag, shift
+from everstep.testing.conformance.suite import OpenHandle, Suite
+from everstep.testing.rows import new_letter, new_run, new_worker, next_commit
+
+
+class RunsSuite(Suite):
+    def test_a_run_comes_back_exactly_as_it_was_given(self, backend: Backend) -> None:
+        row = self.create(
+            backend, "näme-1", workflow="w", session="s", tags=("b", "a"), note="Grüße\n", meta='{"k": [1, 2]}', parent="p", parent_number=3
+        )
+        assert backend.run("näme-1") == row
+
+    def test_an_unknown_run_is_none(self, backend: Backend) -> None:
+        assert backend.run("nobody") is None
+
+    def test_an_id_that_is_taken_is_refused_and_the_first_run_stays(self, backend: Backend) -> None:
+        first = self.create(backend, "taken")
+        with pytest.raises(RunExists):
+            self.create(backend, "taken")
+        assert backend.run("taken") == first
+
+    def test_what_was_read_can_be_changed_without_changing_the_store(self, backend: Backend) -> None:
+        row = self.create(backend, "copy")
+        read = backend.run("copy")
+        assert read is not None
+        read.status = "failed"
+        assert backend.run("copy") == row
+
+    def test_every_field_that_a_commit_changes_is_stored(self, backend: Backend) -> None:
+        row = self.create(backend, tags=("old",), meta='{"a": 1}')
+        after = row.sealed(status="failed", note="why", tags=("new",), meta='{"b": 2}', workflow="w2", session="s2")
+        backend.commit(Commit(after, row))
+        assert backend.run(row.id) == after
+        assert self.names(backend.runs(Query(tags=("new",), meta={"b": 2}, status="failed", session="s2", workflow="w2"))) == [row.id]
+        assert backend.runs(Query(tags=("old",))) == [] == backend.runs(Query(meta={"a": 1}))
+
+    def test_a_deleted_run_is_gone_with_its_records_tags_and_chunks(self, backend: Backend) -> None:
+        row = self.create(backend, tags=("t",), meta='{"m": 1}')
+        row = self.advance(backend, row, tags=("done",), chunks=((b"d" * 32, b"frame"),))
+        backend.delete(row)
+        assert backend.run(row.id) is None
+        assert backend.records(row.id, 0, 99) == [] == backend.tags(row.id)
+        assert backend.chunks(row.family, [b"d" * 32]) == {}
+        assert backend.families() == []
+        assert backend.runs(Query(tags=("t",))) == [] == backend.runs(Query(meta={"m": 1}))
+
+    def test_chunks_stay_while_one_run_of_the_family_is_left(self, backend: Backend) -> None:
+        parent = self.create(backend)
+        parent = self.advance(backend, parent, chunks=((b"d" * 32, b"frame"),))
+        fork = self.create(backend, family=parent.family, parent=parent.id)
+        backend.delete(parent)
+        assert backend.chunks(fork.family, [b"d" * 32]) == {b"d" * 32: b"frame"}
+        backend.delete(fork)
+        assert backend.families() == []
+
+    def test_a_run_that_moved_on_is_not_deleted(self, backend: Backend) -> None:
+        old = self.create(backend)
+        row = self.advance(backend, old)
+        with pytest.raises(Conflict):
+            backend.delete(old)
+        assert backend.run(row.id) == row
+
+    def test_deleting_what_is_not_there_is_not_found(self, backend: Backend) -> None:
+        with pytest.raises(NotFound):
+            backend.delete(new_run("ghost"))
+
+    def test_an_id_can_be_used_again_after_deletion_and_old_writers_stay_out(self, backend: Backend) -> None:
+        old = self.create(backend, "again", checkpoints=2)
+        backend.delete(old)
+        new = self.create(backend, "again", checkpoints=1)
+        with pytest.raises((LostLease, Conflict)):
+            self.advance(backend, old)
+        assert backend.run("again") == new
+        assert len(backend.records("again", 0, 99)) == 1
+
+
+class ManifestSuite(Suite):
+    def computed(self, backend: Backend) -> bytes:
+        rows = [row for _, row in backend.runs(Query())]
+        checks = [row.check for row in rows] + [tag.check for row in rows for tag in backend.tags(row.id)]
+        return shift(ZERO, [], checks + [letter.check for row in rows for letter in backend.letters(row.id)])
+
+    def test_an_empty_store_has_an_empty_manifest(self, backend: Backend) -> None:
+        manifest = backend.manifest()
+        assert (manifest.total, manifest.runs, manifest.last) == (ZERO, 0, None)
+
+    def test_the_manifest_follows_everything_that_changes_a_row_a_tag_or_a_letter(self, backend: Backend) -> None:
+        one = self.create(backend, checkpoints=2)
+        two = self.advance(backend, self.create(backend), tags=("x", "y"))
+        assert backend.manifest().total == self.computed(backend)
+        backend.tag(Tag.make(one.key, "late", 1, 1), one.id)
+        leased = backend.acquire(one.id, new_worker())
+        assert backend.manifest().total == self.computed(backend)
+        backend.release(leased)
+        for name in ("a", "b", "c"):
+            backend.post(new_letter(one, name), one.id)
+            backend.post(new_letter(two, name), two.id)
+        assert backend.manifest().total == self.computed(backend)
+        two = self.advance(backend, two, read=("a", "b"), letters=(new_letter(two, "a", 9), new_letter(two, "c"), new_letter(two, "d")))
+        assert backend.manifest().total == self.computed(backend)
+        backend.delete(two)
+        assert backend.manifest().total == self.computed(backend)
+        assert backend.manifest().runs == 1
+
+    def test_the_last_run_is_the_one_that_was_committed_to_last(self, backend: Backend) -> None:
+        one, two = self.create(backend), self.create(backend)
+        assert backend.manifest().last == two.id
+        one = self.advance(backend, one)
+        assert backend.manifest().last == one.id
+        backend.delete(one)
+        assert backend.manifest().last is None
+
+    def test_a_refused_commit_leaves_the_manifest(self, backend: Backend) -> None:
+        old = self.create(backend)
+        self.advance(backend, old)
+        before = backend.manifest()
+        with pytest.raises(Conflict):
+            self.advance(backend, old)
+        assert backend.manifest() == before
+
+    def test_two_handles_keep_one_manifest(self, backend: Backend, open_handle: OpenHandle) -> None:
+        other = open_handle()
+        try:
+            one, two = self.create(backend), self.create(other)
+            for _ in range(3):
+                one, two = self.advance(backend, one), self.advance(other, two)
+            assert backend.manifest() == other.manifest()
+            assert backend.manifest().total == self.computed(backend)
+            assert backend.manifest().runs == 2
+        finally:
+            other.close()
+
+
+class LifeSuite(Suite):
+    def test_what_was_submitted_is_there_after_closing(self, open_handle: OpenHandle) -> None:
+        first, second = open_handle(), open_handle()
+        errors: list[BaseException | None] = []
+        row = self.create(first)
+        for _ in range(30):
+            commit = next_commit(row)
+            first.submit(commit, errors.append)
+            row = commit.run
+        first.close()
+        assert errors == [None] * 30
+        assert second.run(row.id) == row
+        second.close()
+
+    def test_a_closed_handle_refuses_everything_and_can_be_closed_again(self, open_handle: OpenHandle) -> None:
+        backend = open_handle()
+        row = self.create(backend)
+        backend.close()
+        backend.close()
+        calls: list[Callable[[], object]] = [
+            lambda: backend.commit(next_commit(row)),
+            lambda: backend.submit(next_commit(row), lambda _: None),
+            lambda: backend.run(row.id),
+            lambda: backend.runs(Query()),
+            lambda: backend.records(row.id, 0, 9),
+            lambda: backend.checkpoints(row.id, Query()),
+            lambda: backend.chunks(row.family, []),
+            lambda: backend.tags(row.id),
+            lambda: backend.tag(Tag.make(row.key, "t", 1, 1), row.id),
+            lambda: backend.post(new_letter(row), row.id),
+            lambda: backend.letters(row.id),
+            lambda: backend.due(0),
+            lambda: backend.feed(0, 9),
+            backend.feed_end,
+            lambda: backend.acquire(row.id, new_worker()),
+            lambda: backend.release(row),
+            lambda: backend.renew(new_worker()),
+            lambda: backend.delete(row),
+            backend.manifest,
+            backend.stats,
+            backend.check,
+            backend.families,
+        ]
+        for call in calls:
+            with pytest.raises(StoreClosed):
+                call()
+
+    def test_a_good_store_has_nothing_to_complain_about(self, backend: Backend) -> None:
+        self.create(backend, checkpoints=3)
+        assert backend.check() == []
+
+    def test_stats_count_what_is_there(self, backend: Backend) -> None:
+        row = self.advance(backend, self.create(backend), b"12345", chunks=((b"a" * 32, b"123"),))
+        self.advance(backend, row, b"67")
+        stats = backend.stats()
+        assert {k: stats[k] for k in ("runs", "records", "chunks", "record_bytes", "chunk_bytes")} == {
+            "runs": 1, "records": 2, "chunks": 1, "record_bytes": 7, "chunk_bytes": 3,
+        }  # fmt: skip
+        assert stats["file_bytes"] >= 0
+
+    def test_it_says_what_it_is(self, backend: Backend) -> None:
+        assert "://" in backend.url
+        assert isinstance(backend.durable, bool)

@@ -1,0 +1,254 @@
+"""Who may write, and what becomes of many that write at once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from everstep.backends.base import Backend, Commit
+from everstep.errors import Conflict, DamagedRun, LeaseHeld, LostLease, NotFound, RunExists
+from everstep.records import ZERO, RunRow, shift
+from everstep.testing.conformance.suite import OpenHandle, Suite
+from everstep.testing.rows import new_run, new_worker, next_commit
+
+
+class FencingSuite(Suite):
+    def test_a_writer_of_an_older_epoch_cannot_write(self, backend: Backend) -> None:
+        row = self.create(backend)
+        old = backend.acquire(row.id, new_worker())
+        backend.release(old)
+        new = backend.acquire(row.id, new_worker())
+        with pytest.raises(LostLease) as caught:
+            self.advance(backend, old)
+        assert caught.value.written == "no"
+        assert row.id in str(caught.value)
+        assert backend.run(row.id) == new
+        assert backend.records(row.id, 0, 99) == []
+
+    def test_a_write_after_a_stale_head_is_a_conflict_and_leaves_nothing(self, backend: Backend) -> None:
+        old = self.create(backend)
+        new = self.advance(backend, old, b"winner")
+        with pytest.raises(Conflict):
+            self.advance(backend, old, b"loser", chunks=((b"z" * 32, b"z"),), tags=("t",))
+        assert backend.run(old.id) == new
+        assert [r.body for r in backend.records(old.id, 0, 99)] == [b"winner"]
+        assert backend.families() == []
+        assert backend.tags(old.id) == []
+
+    def test_a_row_that_differs_without_a_new_record_is_a_conflict(self, backend: Backend) -> None:
+        old = self.create(backend)
+        backend.commit(Commit(old.sealed(status="failed"), old))
+        with pytest.raises(Conflict):
+            self.advance(backend, old)
+
+    def test_a_run_deleted_underneath_is_a_lost_lease(self, backend: Backend) -> None:
+        row = self.create(backend)
+        backend.delete(row)
+        with pytest.raises(LostLease):
+            self.advance(backend, row)
+        assert backend.run(row.id) is None
+
+    def test_another_handle_is_fenced_the_same(self, backend: Backend, open_handle: OpenHandle) -> None:
+        other = open_handle()
+        try:
+            old = self.create(backend)
+            new = self.advance(other, old)
+            with pytest.raises(Conflict):
+                self.advance(backend, old)
+            assert backend.run(old.id) == new
+            self.advance(backend, new)
+        finally:
+            other.close()
+
+
+class LeaseSuite(Suite):
+    def test_a_lease_raises_the_epoch_and_names_the_worker(self, backend: Backend) -> None:
+        row = self.create(backend)
+        worker = new_worker()
+        leased = backend.acquire(row.id, worker)
+        assert (leased.epoch, leased.worker) == (row.epoch + 1, worker.id)
+        assert leased.check == leased.digest()
+        assert backend.run(row.id) == leased
+        self.advance(backend, leased)
+
+    def test_a_run_that_is_held_is_refused_with_who_holds_it(self, backend: Backend) -> None:
+        row = self.create(backend)
+        worker = new_worker()
+        backend.acquire(row.id, worker)
+        with pytest.raises(LeaseHeld) as caught:
+            backend.acquire(row.id, new_worker())
+        assert (caught.value.run, caught.value.host, caught.value.pid) == (row.id, worker.host, worker.pid)
+        assert caught.value.since.endswith("Z")
+        assert caught.value.expires > caught.value.since
+
+    def test_the_holder_of_a_lease_is_known_while_it_holds_it(self, backend: Backend) -> None:
+        row = self.create(backend)
+        assert backend.holder(row) is None
+        worker = new_worker()
+        leased = backend.acquire(row.id, worker)
+        holder = backend.holder(leased)
+        assert holder is not None
+        assert (holder.id, holder.pid) == (worker.id, worker.pid)
+        backend.release(leased)
+        freed = backend.run(row.id)
+        assert freed is not None
+        assert backend.holder(freed) is None
+
+    def test_a_worker_does_not_get_the_same_run_twice(self, backend: Backend) -> None:
+        row = self.create(backend)
+        worker = new_worker()
+        backend.acquire(row.id, worker)
+        with pytest.raises(LeaseHeld):
+            backend.acquire(row.id, worker)
+
+    def test_one_worker_may_hold_many_runs(self, backend: Backend) -> None:
+        worker = new_worker()
+        rows = [backend.acquire(self.create(backend).id, worker) for _ in range(3)]
+        assert {row.worker for row in rows} == {worker.id}
+
+    def test_a_released_run_can_be_taken_and_keeps_its_epoch(self, backend: Backend) -> None:
+        row = backend.acquire(self.create(backend).id, new_worker())
+        backend.release(row)
+        released = backend.run(row.id)
+        assert released is not None
+        assert released.worker is None
+        assert released.epoch == row.epoch
+        assert released.check == released.digest()
+        assert backend.acquire(row.id, new_worker()).epoch == row.epoch + 1
+
+    def test_releasing_an_older_epoch_does_nothing(self, backend: Backend) -> None:
+        old = backend.acquire(self.create(backend).id, new_worker())
+        backend.release(old)
+        new = backend.acquire(old.id, new_worker())
+        backend.release(old)
+        assert backend.run(old.id) == new
+        backend.release(new_run("ghost"))
+
+    def test_a_lease_that_ended_is_overtaken_and_a_renewed_one_is_not(self, backend: Backend) -> None:
+        row = self.create(backend)
+        short = new_worker(seconds=-1)
+        old = backend.acquire(row.id, short)
+        renewed = new_worker(id=short.id)
+        backend.renew(renewed)
+        with pytest.raises(LeaseHeld):
+            backend.acquire(row.id, new_worker())
+        backend.renew(short)
+        new = backend.acquire(row.id, new_worker())
+        assert new.epoch == old.epoch + 1
+        with pytest.raises(LostLease):
+            self.advance(backend, old)
+
+    def test_a_closed_handle_leaves_no_lease_behind(self, backend: Backend, open_handle: OpenHandle) -> None:
+        row = self.create(backend)
+        other = open_handle()
+        old = other.acquire(row.id, new_worker())
+        with pytest.raises(LeaseHeld):
+            backend.acquire(row.id, new_worker())
+        other.close()
+        assert backend.acquire(row.id, new_worker()).epoch == old.epoch + 1
+
+    def test_a_run_that_is_open_is_not_deleted(self, backend: Backend) -> None:
+        row = backend.acquire(self.create(backend).id, new_worker())
+        with pytest.raises(LeaseHeld):
+            backend.delete(row)
+        backend.release(row)
+        released = backend.run(row.id)
+        assert released is not None
+        backend.delete(released)
+
+    def test_there_is_no_lease_on_an_unknown_run(self, backend: Backend) -> None:
+        with pytest.raises(NotFound):
+            backend.acquire("nobody", new_worker())
+
+    def test_a_row_that_does_not_match_its_digest_is_not_sealed_anew(self, backend: Backend) -> None:
+        row = self.create(backend)
+        row.note = "changed without a seal"
+        backend.commit(Commit(row, backend.run(row.id)))
+        with pytest.raises(DamagedRun):
+            backend.acquire(row.id, new_worker())
+
+
+class GroupCommitSuite(Suite):
+    def test_submitted_commits_are_settled_in_order(self, backend: Backend) -> None:
+        row = self.create(backend)
+        settled: list[BaseException | None] = []
+        finished = threading.Event()
+
+        def done(error: BaseException | None) -> None:
+            settled.append(error)
+            if len(settled) == 50:
+                finished.set()
+
+        for i in range(50):
+            commit = next_commit(row, bytes([i]))
+            backend.submit(commit, done)
+            row = commit.run
+        assert finished.wait(30)
+        assert settled == [None] * 50
+        assert backend.run(row.id) == row
+        assert [r.body for r in backend.records(row.id, 0, 99)] == [bytes([i]) for i in range(50)]
+
+    def test_a_refused_commit_does_not_fail_the_others_that_wait_with_it(self, backend: Backend) -> None:
+        rows = [self.create(backend) for _ in range(20)]
+        stale = rows[7]
+        self.advance(backend, stale, b"moved")
+        results: dict[int, BaseException | None] = {}
+        finished = threading.Event()
+
+        def done(i: int) -> Callable[[BaseException | None], None]:
+            def note(error: BaseException | None) -> None:
+                results[i] = error
+                if len(results) == 22:
+                    finished.set()
+
+            return note
+
+        for i, row in enumerate(rows):
+            backend.submit(next_commit(row), done(i))
+        backend.submit(Commit(new_run(rows[0].id), None), done(20))
+        backend.submit(next_commit(new_run("ghost")), done(21))
+        assert finished.wait(30)
+        kinds = {i: type(error) for i, error in results.items() if error is not None}
+        assert kinds == {7: Conflict, 20: RunExists, 21: LostLease}
+        assert all(len(backend.records(row.id, 0, 9)) == 1 for row in rows)
+
+    def test_threads_commit_to_their_own_runs_at_the_same_time(self, backend: Backend) -> None:
+        def drive(i: int) -> RunRow:
+            row = self.create(backend, f"thread-{i}")
+            for _ in range(20):
+                row = self.advance(backend, row)
+            return row
+
+        with ThreadPoolExecutor(8) as pool:
+            rows = list(pool.map(drive, range(8)))
+        assert [backend.run(row.id) for row in rows] == rows
+        assert backend.manifest().total == shift(ZERO, [], [row.check for row in rows])
+
+    def test_threads_racing_on_one_run_have_one_winner(self, backend: Backend) -> None:
+        row = self.create(backend)
+        barrier = threading.Barrier(8)
+
+        def race(i: int) -> bool:
+            barrier.wait()
+            try:
+                self.advance(backend, row, bytes([i]))
+            except Conflict:
+                return False
+            return True
+
+        with ThreadPoolExecutor(8) as pool:
+            assert sum(pool.map(race, range(8))) == 1
+        assert len(backend.records(row.id, 0, 9)) == 1
+
+    def test_waiting_and_submitted_commits_keep_the_order_of_their_calls(self, backend: Backend) -> None:
+        row = self.create(backend)
+        errors: list[BaseException | None] = []
+        for _ in range(10):
+            submitted = next_commit(row)
+            backend.submit(submitted, errors.append)
+            row = self.advance(backend, submitted.run)
+        assert backend.run(row.id) == row
+        assert errors == [None] * 10
