@@ -5,8 +5,10 @@ from __future__ import annotations
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 
 import everstep
@@ -98,3 +100,22 @@ def test_an_outcome_says_in_one_line_what_came_of_it(store: everstep.Store) -> N
 def test_an_unknown_value_says_what_is_missing() -> None:
     with pytest.raises(AttributeError, match=r"everstep\.register"):
         everstep.Unknown("app:P", 1, {"n": 1}).n
+
+
+def test_odd_arguments_of_an_operator_are_refused_with_a_remedy(store: everstep.Store) -> None:
+    store.start(everstep.workflow(name="asks")(lambda: everstep.gate("boss")), id="r")
+    for act in (lambda: store.wake("x"), lambda: store.skip("r", None), lambda: store.retry("r", 3)):  # type: ignore[arg-type]
+        with pytest.raises(InvalidArgument):
+            act()
+
+
+def test_a_damaged_journal_is_a_reason_not_to_resume(tmp_path: Path) -> None:
+    with everstep.open(tmp_path / "s.db") as store:
+        store.start(everstep.workflow(name="asks")(lambda: everstep.gate("boss")), id="r")
+    connection = apsw.Connection(str(tmp_path / "s.db"))
+    connection.execute("UPDATE records SET body = x'0102030405' WHERE kind = 'gate'")
+    connection.close()
+    with everstep.open(tmp_path / "s.db") as store:
+        found = store.can_resume("r")
+        assert not found
+        assert "damaged" in str(found)

@@ -134,7 +134,7 @@ def skip(store: Host, run_id: str, step: str, result: Any) -> None:
     row = find_run(store.backend, run_id)
     if row.status in _OVER:
         raise IllegalTransition(row.id, row.status, Status.RUNNING)
-    address = step if "#" in step or "@" in step else f"{step}#0"
+    address = _address(step)
     if _newest(store, row, address) == SUCCEEDED:
         raise InvalidArgument(
             f"step {address} of run {row.id!r} has its result already", remedy="Fork before it: store.resume(run, from_step=...)."
@@ -145,7 +145,7 @@ def skip(store: Host, run_id: str, step: str, result: Any) -> None:
 
 def retry(store: Host, run_id: str, step: str) -> None:
     row = find_run(store.backend, run_id)
-    address = step if "#" in step or "@" in step else f"{step}#0"
+    address = _address(step)
     status = _newest(store, row, address)
     if status is None:
         raise NotFound(f"run {row.id!r} has no recorded step {address!r}", remedy="Look at store.steps(run_id).")
@@ -155,6 +155,13 @@ def retry(store: Host, run_id: str, step: str) -> None:
             remedy=f"To run it again, fork before it: store.resume({row.id!r}, from_step={address!r}).",
         )
     post(store, row, f"again:{address}", None, None, "nothing")
+
+
+def _address(step: str) -> str:
+    """The address that a name means: the first use of it."""
+    if not isinstance(step, str) or not step:
+        raise InvalidArgument(f"{step!r:.60} is no step", remedy="Give its name, or its address as store.steps(run_id) shows it.")
+    return step if "#" in step or "@" in step else f"{step}#0"
 
 
 def _newest(store: Host, row: RunRow, address: str) -> str | None:
@@ -177,6 +184,8 @@ def _worth_waking(store: Host, run: str, now: int) -> bool:
 
 def wake(store: Host, limit: int | None) -> list[Any]:
     """Resume what is due, until nothing more is. A run that somebody else drives, or that this process does not know, is left alone."""
+    if limit is not None and (type(limit) is not int or limit < 0):
+        raise InvalidArgument(f"limit={limit!r:.60} is no whole number from 0 on")
     outcomes: list[Any] = []
     seen: set[str] = set()
     while limit is None or len(outcomes) < limit:

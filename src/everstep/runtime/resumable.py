@@ -32,12 +32,11 @@ class Resumable:
 
 def can_resume(store: Host, run_id: str) -> Resumable:
     row = find_run(store.backend, run_id)
-    reasons = [
-        reason
-        for reason in (_status(store.backend, row), _journal(store.backend, row), _definition(store, row), _waits(store.backend, row))
-        if reason
-    ]
-    return Resumable(row.id, reasons)
+    broken = _journal(store.backend, row)
+    if broken is not None:
+        return Resumable(row.id, [broken])  # nothing else can be told of it
+    reasons = (_status(store.backend, row), _definition(store, row), _waits(store.backend, row))
+    return Resumable(row.id, [reason for reason in reasons if reason])
 
 
 def _status(backend: Backend, row: RunRow) -> str | None:
