@@ -35,6 +35,10 @@ ROWS = {
     "threads": "16 threads",
     "listing": "newest 20 of 10,000 checkpoints and of 100,000 runs",
     "fsyncs": "fsyncs for each checkpoint",
+    "upkeep": "prune and gc of 10,000 checkpoints beside a writer: seconds, space given back, the writer's longest wait",
+    "retention": "deciding which of 100,000 checkpoints stay",
+    "limits": "1,000 writers on one run, 1,000 runs at once, 20 processes: nothing lost",
+    "verify": "proving a store whole, in three depths",
     "startup": "import everstep",
     "comparison": "the peers, with us among them",
 }

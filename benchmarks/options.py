@@ -32,6 +32,15 @@ class Options:
     listed_runs: int = 100_000
     listings: int = 15
     starts: int = 25
+    writers: int = 1_000
+    writer_turns: int = 10
+    processes: int = 20
+    process_turns: int = 200
+    pruned: int = 10_000
+    decided: int = 100_000
+    quiet_seconds: float = 5.0
+    verified_turns: int = 10_000
+    verified_states: int = 3
     peer_turns: int = 1_000
     peer_rounds: int = 3
 
@@ -61,6 +70,14 @@ def quick(folder: Path, peers: bool) -> Options:
         listed_runs=20_000,
         listings=5,
         starts=9,
+        writers=200,
+        writer_turns=5,
+        process_turns=50,
+        pruned=2_000,
+        decided=20_000,
+        quiet_seconds=1.5,
+        verified_turns=2_000,
+        verified_states=1,
         peer_turns=200,
         peer_rounds=1,
     )

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from everstep.runtime.run import Run
     from everstep.runtime.step_options import step
     from everstep.runtime.workflow import workflow
+    from everstep.store.repair import repair
+    from everstep.store.retention import Retention
 
 __version__ = "0.1.0"
 __all__ = [
@@ -34,6 +36,7 @@ __all__ = [
     "EverstepError",
     "NonDeterminism",
     "Outcome",
+    "Retention",
     "Retry",
     "Run",
     "RunInfo",
@@ -48,28 +51,31 @@ __all__ = [
     "on",
     "open",
     "register",
+    "repair",
     "sleep",
     "step",
     "workflow",
 ]
 _LATER = {
-    "Action": "decision",
-    "AgentLoop": "agent",
-    "AgentState": "agent_state",
-    "Budget": "budget",
-    "Decision": "decision",
-    "Outcome": "outcome",
-    "Retry": "retry",
-    "Run": "run",
-    "current": "context",
-    "every": "policy",
-    "gate": "gates",
-    "manual": "policy",
-    "off": "policy",
-    "on": "policy",
-    "sleep": "gates",
-    "step": "step_options",
-    "workflow": "workflow",
+    "Action": "runtime.decision",
+    "AgentLoop": "runtime.agent",
+    "AgentState": "runtime.agent_state",
+    "Budget": "runtime.budget",
+    "Decision": "runtime.decision",
+    "Outcome": "runtime.outcome",
+    "Retention": "store.retention",
+    "Retry": "runtime.retry",
+    "Run": "runtime.run",
+    "current": "runtime.context",
+    "every": "runtime.policy",
+    "gate": "runtime.gates",
+    "manual": "runtime.policy",
+    "off": "runtime.policy",
+    "on": "runtime.policy",
+    "repair": "store.repair",
+    "sleep": "runtime.gates",
+    "step": "runtime.step_options",
+    "workflow": "runtime.workflow",
 }
 
 
@@ -79,5 +85,5 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'everstep' has no attribute {name!r}")
     from importlib import import_module
 
-    found = globals()[name] = getattr(import_module(f"everstep.runtime.{_LATER[name]}"), name)
+    found = globals()[name] = getattr(import_module(f"everstep.{_LATER[name]}"), name)
     return found

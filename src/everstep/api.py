@@ -21,6 +21,8 @@ if TYPE_CHECKING:  # what drives runs is imported when a run is opened
     from everstep.runtime.recorder import Durability
     from everstep.runtime.resumable import Resumable
     from everstep.runtime.run import Run
+    from everstep.store.cleanup import Schedule
+    from everstep.store.retention import Retention
 
 
 class Store(Host):
@@ -209,18 +211,38 @@ def open(
     checking: bool = False,
     policy: Policy | str | None = None,
     enabled: bool = True,
+    retention: Retention | Mapping[str, Any] | None = None,
+    schedule: Schedule = "manual",
+    protect: Iterable[str] | str = (),
     **options: Any,
 ) -> Store:
     """Open a store: a path, sqlite:///path, memory://, or nothing for .everstep/store.db, found upward like .git.
 
     `compression` is none, zstd or gzip for content of `threshold` bytes or more; `checking` encodes every state twice and compares
     (slow, for tests); `policy` is that of runs which choose none; `enabled=False` switches everything off: no file is
-    made, and steps are plain calls. Further options go to the backend.
+    made, and steps are plain calls. `retention` says what is kept of runs that have no other, `schedule` when that is seen to: on_open,
+    or when the store is opened for the first time on a day (daily), in a week or in a month; `protect` names tags whose checkpoints always stay.
+    Further options go to the backend.
     """
     Framer(compression, level, threshold)  # refuses bad choices before anything is opened
     chosen = manual if policy is None else Policy.parse(policy)
+    upkeep = _upkeep(retention, schedule, protect) if retention is not None or schedule != "manual" or protect else {}
     backend = open_backend(url, **options) if enabled and not chosen.off else open_backend("memory://")
-    return Store(
+    store = Store(
         backend, lease_seconds=lease_seconds, compression=compression, level=level, threshold=threshold, checking=checking,
-        policy=chosen, enabled=enabled,
+        policy=chosen, enabled=enabled, **upkeep,
     )  # fmt: skip
+    if schedule != "manual":
+        from everstep.store.cleanup import clean_if_due
+
+        clean_if_due(backend, schedule, store.cleanup)
+    return store
+
+
+def _upkeep(retention: Any, schedule: Any, protect: Any) -> dict[str, Any]:
+    """What is to be kept, checked before anything is opened."""
+    from everstep.store.cleanup import check_schedule
+    from everstep.store.retention import Retention
+
+    check_schedule(schedule)
+    return {"retention": None if retention is None else Retention.parse(retention), "protect": check_tags(protect)}

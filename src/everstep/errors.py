@@ -8,6 +8,7 @@
     ├── NotFound            E201  a run, checkpoint or ref that does not exist
     ├── AmbiguousRef        E202  an id prefix that fits several runs
     ├── RunExists           E203  an id that is taken
+    ├── PrunedCheckpoint    E204  a checkpoint whose state was dropped by retention (a NotFound)
     ├── LeaseHeld           E301  another writer has the run open
     ├── LostLease           E302  this writer was overtaken
     ├── Conflict            E303  the run moved on underneath this write
@@ -23,7 +24,8 @@
     │   ├── StoreFailed     E405  an I/O error; the handle is closed for writing
     │   ├── StoreClosed     E406  the store was closed
     │   ├── StoreBusy       E407  another process kept the store locked too long
-    │   └── UnknownBackend  E408  no backend for that URL
+    │   ├── UnknownBackend  E408  no backend for that URL
+    │   └── RolledBack      E409  an older store stands in the place of a newer one
     ├── Damaged             E500  stored bytes are not what was saved
     │   ├── DamagedRecord   E501
     │   ├── DamagedChunk    E502
@@ -131,6 +133,20 @@ class RunExists(EverstepError):
 
     code = "E203"
     remedy = "Choose another id, or open the existing run with store.run(id)."
+
+
+class PrunedCheckpoint(NotFound):
+    """The state of a checkpoint was dropped by retention."""
+
+    code = "E204"
+    remedy = "Load one that was kept: store.checkpoints(run_id) says which are pruned."
+
+    def __init__(self, run: str, number: int, kept: tuple[int | None, int | None] = (None, None)):
+        self.run = run
+        self.number = number
+        self.before, self.after = kept
+        near = " and ".join(f"{run}@{n}" for n in kept if n is not None)
+        super().__init__(f"the state of {run}@{number} was pruned", remedy=f"The nearest that were kept: {near}." if near else None)
 
 
 class LeaseHeld(EverstepError):
@@ -258,6 +274,13 @@ class UnknownBackend(StoreError):
 
     code = "E408"
     remedy = "Use a path, sqlite:///path or memory://."
+
+
+class RolledBack(StoreError):
+    """The store is older than what was seen of it on this machine."""
+
+    code = "E409"
+    remedy = "Put the newer file and its -wal back; or accept what is gone: everstep.open(path, accept_older=True)."
 
 
 class Damaged(EverstepError):

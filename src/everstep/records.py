@@ -3,8 +3,8 @@
     digest(record) = H(digest of the record before, header, H(body))        H = SHA-256
     check(run row) = H(every field of the row)
     check(tag)     = H(every field of the tag)
-    check(letter)  = H(every field of the letter)
-    manifest       = sum of all run, tag and letter checks, modulo 2**256
+    check(letter)  = H(every field of the letter); of prune marks, added bases, tombstones and facts alike
+    manifest       = sum of all these checks, modulo 2**256
 
 The chain proves a run's history even when bodies were pruned; the row's head digest keeps the tail from
 being cut; the manifest makes a vanished run visible. `header` and "every field" are MessagePack arrays
@@ -13,6 +13,7 @@ in the order of the fields below (docs/format.md has them byte by byte).
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
@@ -209,6 +210,111 @@ class Letter:
 
 def letter_check(key: bytes, name: str, due: int | None, at: int, body: bytes) -> bytes:
     return sha256(packb([key, name, due, at, body])).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """What was pruned of a run. One for each run that was pruned.
+
+    `ranges` (first, last) are the seqs whose bodies were dropped, `numbers` (first, last) the checkpoints that cannot be loaded any more;
+    both in order and apart from each other. Without it a body that vanished could not be told from one that was dropped on purpose.
+    """
+
+    key: bytes
+    ranges: Ranges
+    freed: int
+    at: int
+    numbers: Ranges
+    check: bytes
+
+    @classmethod
+    def make(cls, key: bytes, ranges: Sequence[tuple[int, int]], freed: int, at: int, numbers: Sequence[tuple[int, int]] = ()) -> Pruned:
+        return cls(key, tuple(ranges), freed, at, tuple(numbers), pruned_check(key, ranges, freed, at, numbers))
+
+    def digest(self) -> bytes:
+        return pruned_check(self.key, self.ranges, self.freed, self.at, self.numbers)
+
+    def has_body(self, seq: int) -> bool:
+        """Whether the body of a record should be there."""
+        return not _within(self.ranges, seq)
+
+    def has_state(self, number: int) -> bool:
+        """Whether a checkpoint can be loaded."""
+        return not _within(self.numbers, number)
+
+
+Ranges = tuple[tuple[int, int], ...]
+
+
+def _within(ranges: Ranges, n: int) -> bool:
+    """Whether one of the ranges has a number."""
+    place = bisect_right(ranges, (n, MODULUS)) - 1
+    return place >= 0 and n <= ranges[place][1]
+
+
+def pruned_check(key: bytes, ranges: Sequence[tuple[int, int]], freed: int, at: int, numbers: Sequence[tuple[int, int]]) -> bytes:
+    return sha256(packb([key, [list(r) for r in ranges], freed, at, [list(r) for r in numbers]])).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """A base that prune added for a checkpoint that it keeps, so that the deltas before it can go. `body` is a frame."""
+
+    key: bytes
+    number: int
+    at: int
+    body: bytes
+    check: bytes
+
+    @classmethod
+    def make(cls, key: bytes, number: int, at: int, body: bytes) -> Base:
+        return cls(key, number, at, body, base_check(key, number, at, body))
+
+    def digest(self) -> bytes:
+        return base_check(self.key, self.number, self.at, self.body)
+
+
+def base_check(key: bytes, number: int, at: int, body: bytes) -> bytes:
+    return sha256(packb([key, number, at, body])).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class Tombstone:
+    """What is left of a deleted run, so that the manifest can tell a deleted run from one that vanished.
+
+    `place` is the run's place in the order of creation. Of a run that was deleted before stores kept tombstones, only that is known.
+    """
+
+    place: int
+    id: str
+    key: bytes
+    family: bytes
+    created_at: int
+    at: int
+    head_seq: int
+    head_digest: bytes
+    checkpoints: int
+    check: bytes = ZERO
+
+    @classmethod
+    def of(cls, place: int, row: RunRow, at: int) -> Tombstone:
+        bare = cls(place, row.id, row.key, row.family, row.created_at, at, row.head_seq, row.head_digest, row.checkpoints)
+        return replace(bare, check=bare.digest())
+
+    @classmethod
+    def unknown(cls, place: int, at: int) -> Tombstone:
+        bare = cls(place, "", b"", b"", 0, at, 0, ZERO, 0)
+        return replace(bare, check=bare.digest())
+
+    def digest(self) -> bytes:
+        return sha256(
+            packb([self.place, self.id, self.key, self.family, self.created_at, self.at, self.head_seq, self.head_digest, self.checkpoints])
+        ).digest()
+
+
+def fact_check(name: str, value: str) -> bytes:
+    """The digest of something that the store remembers about itself."""
+    return sha256(packb([name, value])).digest()
 
 
 @dataclass(slots=True)

@@ -64,11 +64,20 @@ def make(path: Path, thing: Callable[..., Any], array: Callable[..., Any]) -> di
             run.checkpoint()
             run.state = "x" * 300 + "é😀" + "x" * 299
             run.checkpoint()
+        with store.run("pruned", state={"log": []}) as run:
+            for turn in range(140):
+                run.state["log"].append(words(chance, 300))
+                run.checkpoint(tags="milestone" if turn in (40, 90, 91) else ())
+        with store.run("gone", state=1) as run:
+            run.checkpoint()
+        store.delete("gone")
     with everstep.open(path) as store:
+        store.prune(everstep.Retention(keep_last=5), run="pruned")
+        store.gc()
         assert store.verify("full").ok
         return {
-            name: [neutral(store.load(name, at=n), thing, array) for n in range(1, store.get(name).checkpoints + 1)]
-            for name in ("main", "child", "plain")
+            name: [None if c.pruned else neutral(store.load(c.ref), thing, array) for c in store.checkpoints(name, oldest_first=True)]
+            for name in ("main", "child", "plain", "pruned")
         }
 
 

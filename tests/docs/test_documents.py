@@ -153,7 +153,7 @@ def test_every_method_has_a_heading_and_every_option_is_named(cls: type) -> None
             assert option in ("self", "filters") or option in section, f"{cls.__name__}.{name}: {option}"
 
 
-@pytest.mark.parametrize("function", [everstep.open, everstep.register])
+@pytest.mark.parametrize("function", [everstep.open, everstep.register, everstep.repair])
 def test_every_option_of_a_function_is_named(function: object) -> None:
     section = TEXTS["docs/api.md"].partition(f"\n## {function.__name__}\n")[2].partition("\n## ")[0]  # type: ignore[attr-defined]
     assert [p for p in inspect.signature(function).parameters if p not in section] == []  # type: ignore[arg-type]

@@ -205,8 +205,8 @@ class Store:
     def __init__(self, path: Path):
         self.seen = Seen()
         self.file = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
-        if self.file.pragma("application_id") != 0x45565354 or self.file.pragma("user_version") != 2:
-            raise Bad("not a store of format 2")
+        if self.file.pragma("application_id") != 0x45565354 or self.file.pragma("user_version") != 3:
+            raise Bad("not a store of format 3")
 
     def rows(self, sql: str, *values: Any) -> list[dict[str, Any]]:
         cursor = self.file.cursor()
@@ -234,7 +234,18 @@ class Store:
             assert self.check_of(row) == row["check"]
         for tag in tags:
             assert sha256(pack([tag["key"], tag["name"], tag["number"], tag["at"]])).digest() == tag["check"]
-        total = sum(int.from_bytes(row["check"], "big") for row in [*runs, *tags]) % 2**256
+        marks, bases, tombstones = (self.rows(f"SELECT * FROM {table}") for table in ("pruned", "bases", "tombstones"))
+        for m in marks:
+            ranges, numbers = msgpack.unpackb(m["ranges"]), msgpack.unpackb(m["numbers"])
+            assert sha256(pack([m["key"], ranges, m["freed"], m["at"], numbers])).digest() == m["check"]
+        for b in bases:
+            assert sha256(pack([b["key"], b["number"], b["at"], b["body"]])).digest() == b["check"]
+        for t in tombstones:
+            names = "pk id key family created_at at head_seq head_digest checkpoints"
+            assert sha256(pack([t[name] for name in names.split()])).digest() == t["check"]
+        parts = [*runs, *tags, *self.rows("SELECT * FROM letters"), *marks, *bases, *tombstones]
+        total = sum(int.from_bytes(part["check"], "big") for part in parts) % 2**256
+        assert sorted(part["pk"] for part in [*runs, *tombstones]) == list(range(1, manifest["next"]))
         assert manifest["total"] == total.to_bytes(32, "big")
         assert manifest["runs"] == len(runs)
         assert manifest["next"] > max(row["pk"] for row in runs)
@@ -299,6 +310,9 @@ class Store:
         row = self.run(name)
         if not 1 <= number <= row["checkpoints"]:
             raise Bad("no such checkpoint")
+        for mark in self.rows("SELECT numbers FROM pruned WHERE run = ?", row["pk"]):
+            if any(first <= number <= last for first, last in msgpack.unpackb(mark["numbers"])):
+                raise Bad("pruned")
         low, high = row["pk"] << 31, row["pk"] << 31 | row["head_seq"]
         (target,) = self.rows("SELECT id FROM records WHERE id BETWEEN ? AND ? AND kind = 'checkpoint' AND number = ?", low, high, number)
         bases = self.rows(
@@ -307,12 +321,18 @@ class Store:
         start = bases[0]["id"] - low if bases else 1
         last = max(start, target["id"] - low)
         records = self.records(row, max(1, start - 1), last)
-        value, since = None, 0
+        value, since, body = None, 0, None
         if bases:
             base = next(record for record in records if record["id"] - low == start)
-            since = base["number"]
-            value = self.base_values(row["family"]).decode(unwrap(base["body"], self.seen))
+            since, body = base["number"], base["body"]
         deltas = [r for r in records if r["kind"] == "checkpoint" and since < r["number"] <= number]
+        if (bases and body is None) or any(r["body"] is None for r in deltas):
+            since, body = self.added(row, number)
+            deltas = [r for r in deltas if r["number"] > since]
+            if any(r["body"] is None for r in deltas):
+                raise Bad("pruned")
+        if body is not None:
+            value = self.base_values(row["family"]).decode(unwrap(body, self.seen))
         if [r["number"] for r in deltas] != list(range(since + 1, number + 1)):
             raise Bad("deltas")
         for record in deltas:
@@ -321,6 +341,16 @@ class Store:
                 raise Bad("a nil delta without its base")
             value = apply(value, operations, self.seen)
         return value
+
+    def added(self, row: dict[str, Any], number: int) -> tuple[int, bytes]:
+        """The newest base that pruning added at or before a checkpoint."""
+        found = self.rows("SELECT * FROM bases WHERE run = ? AND number <= ? ORDER BY number DESC LIMIT 1", row["pk"], number)
+        if not found:
+            raise Bad("pruned")
+        (base,) = found
+        if sha256(pack([base["key"], base["number"], base["at"], base["body"]])).digest() != base["check"] or base["key"] != row["key"]:
+            raise Bad("an added base")
+        return base["number"], base["body"]
 
     def history(self, name: str) -> list[tuple[str, Any]]:
         """Every record of a run, proven from the first to the head, with its content where that is a plain map."""
@@ -361,6 +391,10 @@ def test_every_checkpoint_is_what_the_store_says(made: tuple[Store, dict[str, li
     for name, states in expected.items():
         assert store.run(name)["checkpoints"] == len(states)
         for number, state in enumerate(states, 1):
+            if state is None:
+                with pytest.raises(Bad, match="pruned"):
+                    store.load(name, number)
+                continue
             found = store.load(name, number)
             assert found == state, f"{name}@{number}"
             assert shape(found) == shape(state), f"{name}@{number}"
@@ -370,6 +404,14 @@ def test_every_checkpoint_is_what_the_store_says(made: tuple[Store, dict[str, li
     assert set(seen.references) == set("ldsbav")
     assert {0, 1, 2} <= set(seen.levels)
     assert set(seen.extensions) == {*range(1, 23), 30}
+
+
+def test_a_pruned_run_has_what_was_kept_and_an_added_base(made: tuple[Store, dict[str, list[Any]]]) -> None:
+    store, expected = made
+    kept = [number for number, state in enumerate(expected["pruned"], 1) if state is not None]
+    assert {41, 91, 92, *range(len(expected["pruned"]) - 4, len(expected["pruned"]) + 1)} <= set(kept)
+    assert len(kept) < 60
+    assert store.rows("SELECT count(*) AS n FROM bases")[0]["n"] >= 1
 
 
 def test_the_chain_the_manifest_and_the_tags_prove_themselves(made: tuple[Store, dict[str, list[Any]]]) -> None:

@@ -15,8 +15,8 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initial
 from everstep.codec.values import Decoder, encode
 from everstep.snapshot.collect import state_of
 from everstep.snapshot.delta import apply
+from everstep.snapshot.loader import Loader
 from everstep.snapshot.saver import NO_DELTA, Saver
-from everstep.snapshot.tree import Loader
 
 KEYS = ["a", "b", "c", "d", 1, (1, 2), "l"]
 

@@ -284,10 +284,11 @@ def test_damage_to_a_tag_is_found_and_never_followed(path: Path, how: str) -> No
 
 def test_a_damaged_manifest_is_found(path: Path) -> None:
     for statement in ("UPDATE manifest SET total = zeroblob(32)", "UPDATE manifest SET runs = 7"):
-        before = query(path, "SELECT total, runs FROM manifest")[0]
+        kept = path.read_bytes()
         tamper(path, statement)
         assert not verified(path, "quick").ok
-        tamper(path, "UPDATE manifest SET total = ?, runs = ?", *before)
+        path.write_bytes(kept)
+        Path(f"{path}-seen").unlink(missing_ok=True)
     assert verified(path).ok
 
 
@@ -299,33 +300,6 @@ def test_a_listing_over_a_damaged_row_is_an_error(path: Path) -> None:
         with pytest.raises(DamagedRun):
             store.get("small")
         assert store.load("big")["l"][-1] == "last"
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_flipped_bits_of_the_file_are_never_read_as_a_state(path: Path, seed: int) -> None:
-    rng = random.Random(seed)
-    good = path.read_bytes()
-    with everstep.open(path) as store:
-        states = {f"small@{n}": {"n": n} for n in range(1, 7)}
-        states["big"] = store.load("big")
-    for _ in range(25):
-        bad = bytearray(good)
-        bit = rng.randrange(len(good) * 8)
-        bad[bit // 8] ^= 1 << bit % 8
-        path.write_bytes(bad)
-        try:
-            store = everstep.open(path)
-        except EverstepError:
-            continue
-        for ref, expected in states.items():
-            try:
-                found = store.load(ref)
-            except EverstepError:
-                continue
-            assert found == expected, (bit, ref)
-        with suppress(EverstepError):
-            store.verify("full")
-        store.close()
 
 
 def test_damage_in_memory_is_detected_in_the_same_way() -> None:

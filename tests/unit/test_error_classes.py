@@ -16,6 +16,7 @@ def classes() -> list[type[EverstepError]]:
 ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "Unstorable": ("state['a']", "is a socket"),
     "AmbiguousRef": ("ab", ["abc", "abd"]),
+    "PrunedCheckpoint": ("r", 3, (2, 9)),
     "LeaseHeld": ("r", "host", 7, "then", "later"),
     "DamagedRecord": ("r", 3, "it is gone"),
     "IllegalTransition": ("r", "cancelled", "running"),

@@ -17,7 +17,7 @@ from ormsgpack import Ext, packb
 from everstep.codec.values import Decoder, decode, encode
 from everstep.errors import Damaged, DamagedChunk, DamagedFrame, EverstepError, LimitExceeded, StoreClosed
 from everstep.snapshot.delta import apply
-from everstep.snapshot.tree import Loader
+from everstep.snapshot.loader import Loader
 
 EXTENSIONS = [*range(24), 30, 31, 127]
 WRONG: list[Any] = [

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from everstep.backends.upkeep import Upkeep
 from everstep.records import Letter, Record, RunRow, Tag, Worker
 
 Done = Callable[[BaseException | None], None]
@@ -27,7 +28,7 @@ class Commit:
     `was` is the row as the writer knows it (None: the run is created by this commit); `run` is the row as it
     shall be, sealed. The commit is refused with `LostLease` if the stored epoch is not `was.epoch` or the run is
     gone, with `Conflict` if the stored head_seq or check is not that of `was`, with `RunExists` if a run that shall be
-    created exists. `records` follow `was.head_seq` without a gap. `chunks` are (digest, frame) pairs of the run's family;
+    created exists, with `NotFound` if it shall be created as a fork (its family is not its key) and its parent is gone. `records` follow `was.head_seq` without a gap. `chunks` are (digest, frame) pairs of the run's family;
     one that is stored already is replaced, which heals it if it was damaged. The tags of checkpoint records become tag rows.
     `read` names letters of this run that are removed (one that is not there is no fault); then `letters` are posted to it, as `post` does.
     `waiting` is set by the backend: how many letters the run has after this commit.
@@ -67,15 +68,21 @@ class Query:
 
 @dataclass(slots=True)
 class Manifest:
-    """The recorded sum of all checks, how many runs there are, and which run was committed to last."""
+    """The recorded sum of all checks, how many runs there are, and which run was committed to last.
+
+    `places` counts the runs that were ever created: each of them is there or has a tombstone. `writes` counts the transactions that
+    changed anything of this; a chunk is stamped with it when it is written, also when it is written again.
+    """
 
     total: bytes
     runs: int
     last: str | None
+    places: int = 0
+    writes: int = 0
 
 
-class Backend(Protocol):
-    """What a backend does. Some twenty methods of plain storage; all the rest of Everstep is functions over them."""
+class Backend(Upkeep, Protocol):
+    """What a backend does: some twenty methods of plain storage here, and those of `Upkeep`. All the rest of Everstep is functions over them."""
 
     url: str
     durable: bool
@@ -100,13 +107,16 @@ class Backend(Protocol):
         """Records `first`..`last` (inclusive) in order of seq, with bodies. With `kinds`, only those kinds; with `newest`, only the last so many of what is left."""
 
     def checkpoints(self, run: str, query: Query) -> list[Record]:
-        """Checkpoint records that fit, without bodies (body None, body_digest kept), newest first unless told otherwise. Tag rows count as tags, also those given later, and stand in `tags` (those of the record itself first)."""
+        """Checkpoint records that fit, without bodies (body None, body_digest kept), newest first unless told otherwise. Where tags are asked for, tag rows count, also those given later; `tags` are those of the record itself."""
+
+    def digests(self, run: str, seqs: Sequence[int]) -> dict[int, bytes]:
+        """The digests of those records that exist, by seq."""
 
     def chunks(self, family: bytes, digests: Sequence[bytes]) -> dict[bytes, bytes]:
         """The frames of those chunks that exist, in one read transaction."""
 
-    def tags(self, run: str) -> list[Tag]:
-        """All tags of a run, by (name, number)."""
+    def tags(self, run: str, first: int | None = None, last: int | None = None) -> list[Tag]:
+        """All tags of a run, or those of checkpoints `first`..`last`, by (name, number)."""
 
     def tag(self, tag: Tag, run: str) -> None:
         """Add a tag to a checkpoint; one that is there already is left alone. Needs no lease. NotFound if the run is gone."""
@@ -153,7 +163,8 @@ class Backend(Protocol):
         """Store the worker's new expiry: one statement for all the leases that it holds."""
 
     def delete(self, row: RunRow) -> None:
-        """Remove a run with its records, tags and letters, and the family's chunks if it was the last of its family.
+        """Remove a run with its records, tags, letters, prune mark and added bases, and the family's chunks if it was the last of its
+        family. A tombstone takes its place.
 
         Refused with `LeaseHeld` while it is open for writing, with `Conflict` if it has moved on since `row`.
         """
@@ -164,11 +175,9 @@ class Backend(Protocol):
     def stats(self) -> dict[str, int]:
         """Counts and bytes: runs, records, chunks, letters, record_bytes, chunk_bytes, file_bytes."""
 
-    def check(self) -> list[str]:
-        """The engine's own integrity check: sentences, empty if all is well."""
-
-    def families(self) -> list[tuple[bytes, bytes]]:
-        """(family, digest) of every stored chunk."""
+    def check(self, stop: Callable[[], bool] | None = None) -> list[str] | None:
+        """The engine's own integrity check: sentences, empty if all is well. `stop` is asked now and then whether there is no more time
+        for it; then it gives None."""
 
     def close(self) -> None:
         """Make known what was submitted, stop threads, let go of files. Idempotent; later calls raise StoreClosed."""

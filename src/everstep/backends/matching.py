@@ -9,7 +9,7 @@ import json
 from typing import Any
 
 from everstep.backends.base import Query
-from everstep.errors import InvalidArgument
+from everstep.errors import DamagedFrame, InvalidArgument
 from everstep.records import Record, RunRow
 
 
@@ -33,7 +33,10 @@ def meta_scalars(meta: str | None) -> dict[str, str]:
     """The top-level keys of a meta text that hold scalars, each with its scalar text."""
     if meta is None:
         return {}
-    value = json.loads(meta)
+    try:
+        value = json.loads(meta)
+    except (ValueError, RecursionError) as error:
+        raise DamagedFrame("the metadata of a run is no JSON") from error
     if not isinstance(value, dict):
         return {}
     return {key: text for key, item in value.items() if (text := scalar(item)) is not None}

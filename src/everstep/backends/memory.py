@@ -8,15 +8,16 @@ changes what is stored by changing what was read.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from everstep import clock as clocks
 from everstep.backends.base import Commit, Done, Manifest, Query
 from everstep.backends.matching import fits_checkpoint, fits_run
+from everstep.backends.upkeep import Census, Cut
 from everstep.errors import Conflict, DamagedRun, EverstepError, LeaseHeld, LostLease, NotFound, RunExists, StoreClosed
-from everstep.records import ZERO, Kind, Letter, Record, RunRow, Status, Tag, Worker, shift
+from everstep.records import ZERO, Base, Kind, Letter, Pruned, Record, RunRow, Status, Tag, Tombstone, Worker, fact_check, shift
 
 T = TypeVar("T")
 
@@ -30,6 +31,14 @@ class _Run:
     records: list[Record] = field(default_factory=list)
     tags: dict[tuple[str, int], Tag] = field(default_factory=dict)
     letters: dict[str, Letter] = field(default_factory=dict)
+    pruned: Pruned | None = None
+    bases: dict[int, Base] = field(default_factory=dict)
+
+    def checks(self) -> list[bytes]:
+        """What stands for this run in the manifest."""
+        mark = [] if self.pruned is None else [self.pruned.check]
+        others = [*(tag.check for tag in self.tags.values()), *(letter.check for letter in self.letters.values())]
+        return [self.row.check, *mark, *others, *(base.check for base in self.bases.values())]
 
 
 class _Data:
@@ -38,7 +47,10 @@ class _Data:
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.runs: dict[str, _Run] = {}
-        self.chunks: dict[tuple[bytes, bytes], bytes] = {}
+        self.chunks: dict[tuple[bytes, bytes], tuple[bytes, int]] = {}  # frame and stamp
+        self.tombstones: list[Tombstone] = []
+        self.facts: dict[str, str] = {}
+        self.writes = 0
         self.workers: dict[str, Worker] = {}
         self.total = ZERO
         self.last: str | None = None
@@ -72,7 +84,7 @@ class MemoryBackend:
             del run.records[was.head_seq if was is not None else 0 :]
             run.records.extend(replace(record) for record in commit.records)
             tags = [tag for tag in _tags_of(commit) if (tag.name, tag.number) not in run.tags]
-            data.chunks.update({(row.family, digest): frame for digest, frame in commit.chunks})
+            self._keep_chunks(row.family, commit.chunks)
             letters = _letters_after(run.letters, commit)
             minus = [*([] if was is None else [was.check]), *(letter.check for letter in run.letters.values())]
             plus = [row.check, *(tag.check for tag in tags), *(letter.check for letter in letters.values())]
@@ -82,10 +94,18 @@ class MemoryBackend:
             run.tags.update({(tag.name, tag.number): tag for tag in tags})
             commit.waiting = len(letters)
             data.runs[row.id], data.total, data.last, run.row, run.letters, data.fed = run, total, row.id, row, letters, len(data.feed)
+            data.writes += 1
+
+    def _keep_chunks(self, family: bytes, chunks: Sequence[tuple[bytes, bytes]]) -> None:
+        stamp = self._data.writes + 1
+        self._data.chunks.update({(family, digest): (frame, stamp) for digest, frame in chunks})
 
     def _new(self, row: RunRow) -> _Run:
         if row.id in self._data.runs:
             raise RunExists(f"a run {row.id!r} exists already")
+        parent = self._data.runs.get(row.parent) if row.parent is not None else None
+        if row.parent is not None and row.family != row.key and (parent is None or parent.row.family != row.family):
+            raise NotFound(f"run {row.parent!r} was deleted meanwhile: it cannot be forked any more")
         self._data.places += 1
         return _Run(self._data.places, row)
 
@@ -103,6 +123,7 @@ class MemoryBackend:
         if (tag.name, tag.number) not in run.tags:
             run.tags[tag.name, tag.number] = tag
             self._data.total = shift(self._data.total, [], [tag.check])
+            self._data.writes += 1
 
     def submit(self, commit: Commit, done: Done) -> None:
         self._open()
@@ -135,23 +156,30 @@ class MemoryBackend:
         data = self._open()
         with data.lock:
             entry = data.runs.get(run)
-            stored = [] if entry is None else [self._listed(entry, r) for r in entry.records if r.kind == Kind.CHECKPOINT]
-        found = [record for record in stored if fits_checkpoint(record, query)]
+            stored = [] if entry is None else [r for r in entry.records if r.kind == Kind.CHECKPOINT]
+            found = [replace(r, body=None) for r in stored if entry is not None and fits_checkpoint(self._tagged(entry, r), query)]
         return _page(found, query, [record.number for record in found])
 
-    def _listed(self, run: _Run, record: Record) -> Record:
-        later = sorted(name for name, number in run.tags if number == record.number and name not in record.tags)
-        return replace(record, body=None, tags=(*record.tags, *later))
+    def _tagged(self, run: _Run, record: Record) -> Record:
+        later = tuple(name for name, number in run.tags if number == record.number)
+        return replace(record, tags=record.tags + later)
+
+    def digests(self, run: str, seqs: Sequence[int]) -> dict[int, bytes]:
+        data = self._open()
+        with data.lock:
+            records = data.runs[run].records if run in data.runs else []
+            return {seq: records[seq - 1].digest for seq in seqs if 1 <= seq <= len(records)}
 
     def chunks(self, family: bytes, digests: Sequence[bytes]) -> dict[bytes, bytes]:
         data = self._open()
         with data.lock:
-            return {digest: data.chunks[family, digest] for digest in digests if (family, digest) in data.chunks}
+            return {digest: data.chunks[family, digest][0] for digest in digests if (family, digest) in data.chunks}
 
-    def tags(self, run: str) -> list[Tag]:
+    def tags(self, run: str, first: int | None = None, last: int | None = None) -> list[Tag]:
         data = self._open()
         with data.lock:
-            return [tag for _, tag in sorted(data.runs[run].tags.items())] if run in data.runs else []
+            found = [tag for _, tag in sorted(data.runs[run].tags.items())] if run in data.runs else []
+        return [tag for tag in found if (first is None or tag.number >= first) and (last is None or tag.number <= last)]
 
     def tag(self, tag: Tag, run: str) -> None:
         data = self._open()
@@ -170,7 +198,7 @@ class MemoryBackend:
             if letter.name in entry.letters:
                 return False
             total = shift(data.total, [], [letter.check])
-            entry.letters, data.total = {**entry.letters, letter.name: letter}, total
+            entry.letters, data.total, data.writes = {**entry.letters, letter.name: letter}, total, data.writes + 1
             return True
 
     def letters(self, run: str) -> list[Letter]:
@@ -242,9 +270,11 @@ class MemoryBackend:
             self._refuse_if_held(entry.row)
             if entry.row.check != row.check:
                 raise Conflict(f"run {row.id!r} moved on since it was read; it was not deleted")
+            tombstone = Tombstone.of(entry.place, row, clocks.clock.now_us())
+            total = shift(data.total, entry.checks(), [tombstone.check])
             del data.runs[row.id]
-            tags, letters = entry.tags.values(), entry.letters.values()
-            data.total = shift(data.total, [row.check, *(tag.check for tag in tags), *(letter.check for letter in letters)], [])
+            data.total, data.writes = total, data.writes + 1
+            data.tombstones.append(tombstone)
             data.last = None if data.last == row.id else data.last
             if all(other.row.family != row.family for other in data.runs.values()):
                 data.chunks = {key: frame for key, frame in data.chunks.items() if key[0] != row.family}
@@ -252,7 +282,7 @@ class MemoryBackend:
     def manifest(self) -> Manifest:
         data = self._open()
         with data.lock:
-            return Manifest(data.total, len(data.runs), data.last)
+            return Manifest(data.total, len(data.runs), data.last, data.places, data.writes)
 
     def stats(self) -> dict[str, int]:
         data = self._open()
@@ -264,18 +294,106 @@ class MemoryBackend:
                 "chunks": len(data.chunks),
                 "letters": sum(len(run.letters) for run in data.runs.values()),
                 "record_bytes": sum(len(record.body or b"") for record in records),
-                "chunk_bytes": sum(len(frame) for frame in data.chunks.values()),
+                "chunk_bytes": sum(len(frame) for frame, _ in data.chunks.values()),
                 "file_bytes": 0,
             }
 
-    def check(self) -> list[str]:
+    def check(self, stop: Callable[[], bool] | None = None) -> list[str] | None:
         self._open()
         return []
 
-    def families(self) -> list[tuple[bytes, bytes]]:
+    def census(self) -> Census:
         data = self._open()
         with data.lock:
-            return sorted(data.chunks)
+            checks = [check for run in data.runs.values() for check in run.checks()]
+            facts = [fact_check(name, value) for name, value in data.facts.items()]
+            found = shift(ZERO, [], [*checks, *(tombstone.check for tombstone in data.tombstones), *facts])
+            return Census(data.total, len(data.runs), data.places, found, len(data.runs), len(data.tombstones))
+
+    def health(self) -> dict[str, object]:
+        self._open()
+        return {"engine": "memory", "volatile": True, "read_only": None, "writes": self._data.writes}
+
+    def pruned(self, run: str) -> Pruned | None:
+        data = self._open()
+        with data.lock:
+            return data.runs[run].pruned if run in data.runs else None
+
+    def bases(self, run: str, upto: int | None = None) -> list[Base]:
+        data = self._open()
+        with data.lock:
+            found = [base for _, base in sorted(data.runs[run].bases.items())] if run in data.runs else []
+        return found if upto is None else [base for base in found if base.number <= upto][-1:]
+
+    def prune(self, cut: Cut) -> None:
+        data = self._open()
+        with data.lock:
+            run = data.runs.get(cut.run)
+            if run is None or run.row.key != cut.now.key:
+                raise NotFound(f"the run {cut.run!r} that was to be pruned is gone")
+            if run.pruned != cut.was:
+                raise Conflict(f"run {cut.run!r} was pruned by somebody else meanwhile")
+            self._keep_chunks(run.row.family, cut.chunks)
+            before = run.checks()
+            run.pruned = cut.now
+            run.bases.update({base.number: base for base in cut.bases})
+            for number in cut.gone:
+                run.bases.pop(number, None)
+            for seq, digest in cut.bodies:
+                run.records[seq - 1] = replace(run.records[seq - 1], body=None, body_digest=digest)
+            data.total = shift(data.total, before, run.checks())
+            data.writes += 1
+
+    def families(self) -> list[bytes]:
+        data = self._open()
+        with data.lock:
+            return sorted({family for family, _ in data.chunks} | {run.row.family for run in data.runs.values()})
+
+    def chunk_sizes(self, family: bytes) -> dict[bytes, int]:
+        data = self._open()
+        with data.lock:
+            return {digest: len(frame) for (owner, digest), (frame, _) in data.chunks.items() if owner == family}
+
+    def sweep(self, family: bytes, digests: Sequence[bytes], stamp: int) -> int:
+        data = self._open()
+        with data.lock:
+            stored = {digest: data.chunks[family, digest] for digest in digests if (family, digest) in data.chunks}
+            old = {digest: len(frame) for digest, (frame, written) in stored.items() if written <= stamp}
+            for digest in old:
+                del data.chunks[family, digest]
+            return sum(old.values())
+
+    def shrink(self, most: int) -> int:  # the system takes back by itself what nobody refers to
+        self._open()
+        return 0
+
+    def compact(self) -> int:
+        self._open()
+        return 0
+
+    def tombstones(self, after: int = 0, limit: int | None = None) -> list[Tombstone]:
+        data = self._open()
+        with data.lock:
+            found = sorted((t for t in data.tombstones if t.place > after), key=lambda tombstone: tombstone.place)
+        return found[:limit]
+
+    def fact(self, name: str) -> str | None:
+        data = self._open()
+        with data.lock:
+            return data.facts.get(name)
+
+    def facts(self, prefix: str = "") -> dict[str, str]:
+        data = self._open()
+        with data.lock:
+            return {name: value for name, value in sorted(data.facts.items()) if name.startswith(prefix)}
+
+    def set_fact(self, name: str, value: str | None) -> None:
+        data = self._open()
+        with data.lock:
+            minus = [fact_check(name, data.facts[name])] if name in data.facts else []
+            total = shift(data.total, minus, [] if value is None else [fact_check(name, value)])
+            data.facts = {known: said for known, said in {**data.facts, name: value}.items() if said is not None}
+            data.total, data.writes = total, data.writes + 1
 
     def close(self) -> None:
         self._closed = True
@@ -308,6 +426,7 @@ class MemoryBackend:
             raise DamagedRun(f"the row of run {before.id!r} does not match its digest")
         entry.row = before.sealed(epoch=epoch, worker=worker, since=since)
         self._data.total = shift(self._data.total, [before.check], [entry.row.check])
+        self._data.writes += 1
         return replace(entry.row)
 
 

@@ -3,6 +3,9 @@
     sqlite_format       the tables, and how an older store is brought to them; sqlite_file makes and opens the file
     sqlite_writer       group commit; sqlite_transaction says what a commit does to the tables
     sqlite_feed         the order of all commits, for those who follow
+    sqlite_upkeep       pruning, sweeping, giving space back
+    sqlite_health       what a store tells about itself: SQLite's own check, a census, its file and folder
+    sqlite_witness      what was seen of a store, to notice an older one in its place
     sqlite_leases       who may write a run; OS locks that tell of a death at once
     sqlite_wal          merging and growing the WAL, off the caller's path
     sqlite_fork         what a fork does to open stores
@@ -15,12 +18,12 @@ Needs a local file system. One handle belongs to one process: in a forked child 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from urllib.parse import quote
 
 import apsw
 
-from everstep.backends import sqlite_fork
+from everstep.backends import sqlite_fork, sqlite_health, sqlite_upkeep
 from everstep.backends.base import Commit, Done, Manifest, Query
 from everstep.backends.sqlite_feed import feed_end, read_feed
 from everstep.backends.sqlite_file import BUSY_MS, SqliteFile
@@ -30,8 +33,9 @@ from everstep.backends.sqlite_reader import Reader
 from everstep.backends.sqlite_transaction import Transaction
 from everstep.backends.sqlite_wal import GROW_BYTES, WalKeeper
 from everstep.backends.sqlite_writer import Writer
+from everstep.backends.upkeep import Census, Cut
 from everstep.errors import NotFound, StoreClosed
-from everstep.records import Letter, Record, RunRow, Tag, Worker
+from everstep.records import Base, Letter, Pruned, Record, RunRow, Tag, Tombstone, Worker
 
 
 class SqliteBackend:
@@ -39,13 +43,23 @@ class SqliteBackend:
 
     durable = True
 
-    def __init__(self, path: str | os.PathLike[str], *, create: bool = True, busy_ms: int = BUSY_MS, wal_bytes: int = GROW_BYTES) -> None:
-        self._file = SqliteFile(path, create, busy_ms)
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        create: bool = True,
+        busy_ms: int = BUSY_MS,
+        wal_bytes: int = GROW_BYTES,
+        accept_older: bool = False,
+    ) -> None:
+        self._file = SqliteFile(path, create, busy_ms, accept_older)
         self.url = f"sqlite:///{quote(self._file.path)}"
-        self._reader = Reader(self._file.reader, self._file.path)
-        self._writer = Writer(self._connect_writer, self._file.path)
-        self._wal = WalKeeper(self._writer, self._file.writer, self._file.wal, wal_bytes)
+        self._reader = Reader(self._file.reader, self._file.path, self._file.readers())
+        self._writer = Writer(self._connect_writer, self._file.path, self._file.witness.note)
+        self._wal = WalKeeper(self._writer, self._file.writer, self._file.wal, self._file.witness.merged, wal_bytes)
         self._locks = WorkerLocks(self._file.path + "-locks")
+        if self._file.read_only is None:
+            self._locks.clean()
         self._leases = Leases(self._locks)
         self._closed = False
         self._forked = False
@@ -54,6 +68,7 @@ class SqliteBackend:
     def _connect_writer(self) -> apsw.Connection:
         connection = self._file.writer()
         self._wal.watch(connection)
+        self._file.witness.begin(*sqlite_upkeep.seen(connection))
         return connection
 
     def _check_open(self) -> None:
@@ -94,9 +109,13 @@ class SqliteBackend:
         self._check_open()
         return self._reader.chunks(family, digests)
 
-    def tags(self, run: str) -> list[Tag]:
+    def digests(self, run: str, seqs: Sequence[int]) -> dict[int, bytes]:
         self._check_open()
-        return self._reader.tags(run)
+        return self._reader.digests(run, seqs)
+
+    def tags(self, run: str, first: int | None = None, last: int | None = None) -> list[Tag]:
+        self._check_open()
+        return self._reader.tags(run, first, last)
 
     def tag(self, tag: Tag, run: str) -> None:
         self._check_open()
@@ -155,13 +174,72 @@ class SqliteBackend:
         self._check_open()
         return self._reader.stats()
 
-    def check(self) -> list[str]:
+    def check(self, stop: Callable[[], bool] | None = None) -> list[str] | None:
         self._check_open()
-        return self._reader.check()
+        with self._reader.snapshot() as cursor:
+            return sqlite_health.check(cursor, stop)
 
-    def families(self) -> list[tuple[bytes, bytes]]:
+    def census(self) -> Census:
+        self._check_open()
+        with self._reader.snapshot() as cursor:
+            return sqlite_health.census(cursor)
+
+    def health(self) -> dict[str, object]:
+        self._check_open()
+        with self._reader.snapshot() as cursor:
+            return sqlite_health.health(cursor, self._file)
+
+    def pruned(self, run: str) -> Pruned | None:
+        self._check_open()
+        return self._reader.pruned(run)
+
+    def bases(self, run: str, upto: int | None = None) -> list[Base]:
+        self._check_open()
+        return self._reader.bases(run, upto)
+
+    def prune(self, cut: Cut) -> None:
+        self._check_open()
+        self._writer.call(Transaction.prune, cut)
+
+    def families(self) -> list[bytes]:
         self._check_open()
         return self._reader.families()
+
+    def chunk_sizes(self, family: bytes) -> dict[bytes, int]:
+        self._check_open()
+        return self._reader.chunk_sizes(family)
+
+    def sweep(self, family: bytes, digests: Sequence[bytes], stamp: int) -> int:
+        self._check_open()
+        freed: int = self._writer.call(Transaction.sweep, (family, digests, stamp))
+        return freed
+
+    def shrink(self, most: int) -> int:
+        self._check_open()
+        given: int = self._writer.call(sqlite_upkeep.shrink, most)
+        if not given:
+            self._wal.merge()
+        return given
+
+    def compact(self) -> int:
+        self._check_open()
+        return sqlite_upkeep.compact(self._file, self._wal)
+
+    def tombstones(self, after: int = 0, limit: int | None = None) -> list[Tombstone]:
+        self._check_open()
+        return self._reader.tombstones(after, limit)
+
+    def fact(self, name: str) -> str | None:
+        self._check_open()
+        return self._reader.fact(name)
+
+    def facts(self, prefix: str = "") -> dict[str, str]:
+        self._check_open()
+        return self._reader.facts(prefix)
+
+    def set_fact(self, name: str, value: str | None) -> None:
+        self._check_open()
+        self._writer.call(sqlite_upkeep.set_fact, (name, value))
 
     def close(self) -> None:
         if self._closed:
@@ -172,6 +250,7 @@ class SqliteBackend:
         # The writer's connection is closed last: if no other process has the store open, SQLite merges and removes the WAL.
         self._writer.close()
         self._locks.close()
+        self._file.witness.close()
 
     def rest(self) -> None:
         """Before a fork; see sqlite_fork."""
@@ -189,6 +268,7 @@ class SqliteBackend:
         self._wal.abandon()
         self._writer.abandon()
         self._locks.abandon()
+        self._file.witness.close()
         return None if self._reader.abandon() else self._file.path
 
 

@@ -29,6 +29,9 @@ def write_error(error: BaseException, path: str, system_errno: int = 0) -> BaseE
         return StoreFull(f"no space is left for {path}: nothing of this save was written")
     if isinstance(error, apsw.IOError):
         return StoreFailed(f"{path}: the disk reported an error before the save was complete ({error})", written="no")
+    if isinstance(error, OSError):  # of a lock file beside the store
+        full = error.errno in NO_SPACE
+        return StoreFull(f"no space is left beside {path}") if full else StoreError(f"{path}: the system reported {error}")
     if isinstance(error, (UnicodeEncodeError, OverflowError, TypeError, ValueError)) and not isinstance(error, UnicodeDecodeError):
         return InvalidArgument(f"a value cannot be stored in {path}: {error}")
     return read_error(error, path)

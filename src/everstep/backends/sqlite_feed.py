@@ -45,8 +45,18 @@ def _entries(blob: bytes) -> list[Entry]:
     return list(_ENTRY.iter_unpack(blob[_DIGEST:]))
 
 
-def _sum(entries: list[Entry]) -> int:
+def length(entries: list[Entry]) -> int:
+    """How many positions entries take."""
     return sum(count for _, _, count in entries)
+
+
+def proven(blob: Any, end: Any) -> list[Entry] | None:
+    """The entries of a part that ends at a position; None if it is not what was written for that."""
+    try:
+        _prove(blob, end)
+    except Damaged:
+        return None
+    return _entries(blob)
 
 
 class FeedWriter:
@@ -88,7 +98,7 @@ class FeedWriter:
         self._hash.update(entry)
         if len(self._packed) >= _FULL:
             blob = self._blob(b"")
-            self.full.append((self.fed - _sum(_entries(blob)) + 1, blob))
+            self.full.append((self.fed - length(_entries(blob)) + 1, blob))
             self._begin(b"")
 
     def blob(self) -> bytes:
@@ -141,11 +151,11 @@ def _blobs(cursor: apsw.Cursor, position: int) -> Iterator[tuple[int, list[Entry
     """The blobs from the one that holds a position to the newest. There is no hole between them, or the feed is damaged."""
     blob, fed = _newest(cursor)
     newest = _entries(blob)
-    last = fed - _sum(newest) + 1
+    last = fed - length(newest) + 1
     whole = False
     while position < last:
         first, entries = _stored(cursor, position)
-        end = first + _sum(entries)
+        end = first + length(entries)
         if end <= position or end > last or (whole and first != position):
             raise Damaged(f"the feed is damaged: the part that holds position {position} is gone")
         yield first, entries
@@ -159,7 +169,7 @@ def _stored(cursor: apsw.Cursor, position: int) -> tuple[int, list[Entry]]:
         raise Damaged(f"the feed is damaged: the part that holds position {position} is gone")
     first, blob = found
     entries = _entries(blob) if type(blob) is bytes and len(blob) % _ENTRY.size == _DIGEST else []
-    _prove(blob, first + _sum(entries) - 1)
+    _prove(blob, first + length(entries) - 1)
     return first, entries
 
 

@@ -2,57 +2,88 @@
 
 Files: the store is 0600 (SQLite gives -wal and -shm the same), a folder made for it 0700. A new store is built under
 another name and linked to its own when it is complete, so that no process ever sees half of one. The file is never
-opened but through SQLite: closing a descriptor of it would drop the locks that SQLite holds in this process.
+opened but through SQLite: closing a descriptor of it would drop the locks that SQLite holds in this process. What a killed
+creation left behind is removed by the next one, or by whoever opens the store next.
 A store of an older format is migrated when it is opened; where it cannot be written, it cannot be opened.
 """
 
 from __future__ import annotations
 
-import errno
 import os
-import secrets
 import stat
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import apsw
 
-from everstep.backends import sqlite_format
+from everstep.backends import queries, sqlite_format
 from everstep.backends.sqlite_errors import read_error, write_error
 from everstep.backends.sqlite_fork import refuse_unsafe
-from everstep.backends.sqlite_format import APPLICATION_ID, FORMAT
-from everstep.errors import NewerFormat, NotAStore, ReadOnly, StoreError, StoreFull
+from everstep.backends.sqlite_format import APPLICATION_ID, FORMAT, SCHEMAS, schema_digest
+from everstep.backends.sqlite_new import discard, folder_error, link, remove_unfinished, sync_folder, unfinished
+from everstep.backends.sqlite_witness import Seen, Witness
+from everstep.errors import Damaged, NewerFormat, NotAStore, ReadOnly, RolledBack, StoreError
+from everstep.records import ZERO, shift
 
 OWN_FOLDER = ".everstep"
 BUSY_MS = 30_000
+_SQL = queries.load("read")
 
 
 class SqliteFile:
     """One store file, known to be ours. `read_only` tells why it cannot be written, or is None."""
 
-    def __init__(self, path: str | os.PathLike[str], create: bool = True, busy_ms: int = BUSY_MS) -> None:
+    def __init__(self, path: str | os.PathLike[str], create: bool = True, busy_ms: int = BUSY_MS, accept_older: bool = False) -> None:
         self._place = Path(os.path.realpath(path))
         self.path = str(self._place)
         self.wal = self.path + "-wal"
         self.busy_ms = busy_ms
         self.read_only: str | None = None
+        self.witness = Witness(self.path)
+        self._first: apsw.Connection | None = None
         refuse_unsafe(self.path)
         if not self._place.exists():
             if not create:
                 raise NotAStore(f"there is no store at {self.path}")
             _create(self._place)
         self._refuse_other_things()
+        self._refuse_odd_neighbours()
         self._refuse_foreign_folder()
+        seen = self.witness.recall()  # before the store is looked at: others go on writing both
         if (version := self._identify()) < FORMAT:
+            if seen is not None and not accept_older:  # only stores of a newer format have one
+                raise RolledBack(f"{self.path} has format {version}, but a store of a newer format was seen here")
             self._migrate(version)
             self._identify()
+        self._compare(seen, accept_older)
 
     def _refuse_other_things(self) -> None:
         info = self._place.stat()
+        if info.st_nlink > 1:
+            remove_unfinished(self._place)
         if not stat.S_ISREG(info.st_mode):
             raise NotAStore(f"{self.path} is not an Everstep store: it is no regular file")
         if info.st_size == 0:
             raise NotAStore(f"{self.path} is not an Everstep store: it is empty")
+
+    def _refuse_odd_neighbours(self) -> None:
+        """What lies beside the store is opened by name: a pipe would hang us, a link would lead somewhere else."""
+        for name, is_right in ((f"-{part}", stat.S_ISREG) for part in ("wal", "shm", "journal", "seen")):
+            self._refuse_odd(name, is_right)
+        self._refuse_odd("-locks", stat.S_ISDIR)
+
+    def _refuse_odd(self, name: str, is_right: Callable[[int], bool]) -> None:
+        try:
+            mode = os.lstat(self.path + name).st_mode
+        except FileNotFoundError:
+            return
+        if not is_right(mode):
+            raise NotAStore(
+                f"{self.path}{name} is no {'folder' if name == '-locks' else 'regular file'}",
+                remedy="Remove it; nothing of the store is in it.",
+            )
 
     def _refuse_foreign_folder(self) -> None:
         """Where everybody may write in somebody else's folder, another user could swap the files under us."""
@@ -72,21 +103,52 @@ class SqliteFile:
         """Look before touching: a read-only connection cannot change a file that is not ours. Returns the format."""
         try:
             with closing(self._open(apsw.SQLITE_OPEN_READONLY)) as connection:
-                application = connection.pragma("application_id")
-                version = connection.pragma("user_version")
+                application, version, schema = _what_it_says(connection)
         except (apsw.CantOpenError, apsw.ReadOnlyError) as error:
             if os.access(self._place.parent, os.W_OK):
                 raise read_error(error, self.path) from error
             with closing(self._open_immutable()) as connection:
-                application = connection.pragma("application_id")
-                version = connection.pragma("user_version")
+                application, version, schema = _what_it_says(connection)
         except apsw.Error as error:
             raise read_error(error, self.path) from error
         if application != APPLICATION_ID or not isinstance(version, int) or version < 1:
             raise NotAStore(f"{self.path} is not an Everstep store: it is a database of another program")
         if version > FORMAT:
             raise NewerFormat(f"{self.path} has format {version}; this version of Everstep knows formats up to {FORMAT}")
+        if schema != SCHEMAS[version]:
+            raise Damaged(
+                f"{self.path} has other tables and indexes than format {version}: it is damaged, or made by somebody else",
+                remedy="Save what is good: everstep.repair(path, new_path).",
+            )
         return version
+
+    def _compare(self, seen: Seen | None, accept_older: bool) -> None:
+        """Refuse a store that is older than what was seen of it here, or whose file may be."""
+        try:
+            self._first = self.reader()
+            identity, writes = self._first.execute(_SQL["seen"]).fetchone() or (None, None)
+        except (apsw.Error, StoreError):
+            return  # damage of another sort: whoever reads is told
+        if seen is None or identity != seen.identity or type(writes) is not int:
+            return
+        if accept_older:
+            self.witness.forget()
+        elif writes < seen.writes:
+            self._first.close()
+            raise RolledBack(f"{self.path} is older than it was: {seen.writes - writes} writes that were seen here are not in it")
+        elif self._has_wal() and self.witness.file() != seen.file and not _adds_up(self._first):
+            self._first.close()
+            raise RolledBack(f"{self.path} is not the file that its WAL belongs to: what is in it and what the WAL says don't add up")
+
+    def _has_wal(self) -> bool:
+        """Whether part of the store stands in the WAL."""
+        wal = Path(self.wal)
+        return wal.exists() and wal.stat().st_size > 0
+
+    def readers(self) -> list[apsw.Connection]:
+        """The connection that looked at the store first: for the reader, so that the last one to close the store merges the WAL."""
+        first, self._first = self._first, None
+        return [] if first is None else [first]
 
     def _migrate(self, version: int) -> None:
         try:
@@ -155,22 +217,39 @@ class SqliteFile:
         return connection
 
 
+def _what_it_says(connection: apsw.Connection) -> tuple[Any, Any, str]:
+    """Application, format, and the digest of the schema: an index on an expression could make every write run for hours."""
+    application, version = connection.pragma("application_id"), connection.pragma("user_version")
+    return application, version, schema_digest(connection) if application == APPLICATION_ID and version in SCHEMAS else ""
+
+
+def _adds_up(connection: apsw.Connection) -> bool:
+    """Whether the manifest is the sum of all checks. Rows of an older file are good in themselves, but not together with a newer manifest."""
+    try:
+        (total,) = connection.execute(_SQL["total"]).fetchone() or (None,)
+        return total == shift(ZERO, (), [check for (check,) in connection.execute(_SQL["all_checks"])])
+    except (apsw.Error, TypeError):
+        return False
+
+
 def _create(path: Path) -> None:
     """Make a new store, complete or not at all. Losing a race against another process is as good as winning it."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.new")
+    temporary = unfinished(path)
     try:
         _make_folder(path.parent)
+        Witness(str(path)).forget()
+        remove_unfinished(path)
         os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         try:
             _build(temporary)
-            _link(temporary, path)
+            link(temporary, path)
         finally:
-            temporary.unlink(missing_ok=True)
-        _sync_folder(path.parent)
+            discard(temporary)
+        sync_folder(path.parent)
     except apsw.Error as error:
         raise write_error(error, str(path)) from error
     except OSError as error:
-        raise _folder_error(error, path) from error
+        raise folder_error(error, path) from error
 
 
 def _make_folder(folder: Path) -> None:
@@ -187,34 +266,3 @@ def _make_folder(folder: Path) -> None:
 def _build(temporary: Path) -> None:
     with closing(apsw.Connection(str(temporary), flags=apsw.SQLITE_OPEN_READWRITE)) as connection:
         sqlite_format.build(connection)
-
-
-def _link(temporary: Path, path: Path) -> None:
-    try:
-        os.link(temporary, path)
-    except FileExistsError:
-        return
-    except OSError as error:
-        if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS):
-            raise
-        # A file system without hard links: the window between looking and renaming is the price.
-        if not path.exists():
-            temporary.rename(path)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _folder_error(error: OSError, path: Path) -> StoreError:
-    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return ReadOnly(f"no store can be made at {path} ({error.strerror})")
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return StoreFull(f"no space is left to make a store at {path}")
-    return StoreError(
-        f"no store can be made at {path} ({error.strerror})", remedy="Check that the folder exists and that you may write there."
-    )

@@ -4,6 +4,7 @@ Each worker holds an OS lock on a file of its own, `<store>-locks/<worker id>`, 
 when the process dies, however it dies, and a forked child does not inherit it. Such locks do not conflict
 within one process, so a registry says which workers live in this one; a lock file of ours is never opened a
 second time, since closing it would drop the lock. A worker of another boot is dead; one of another host lives until its lease ends.
+What the dead left behind is removed when the store is opened.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -38,11 +40,48 @@ class WorkerLocks:
         if worker in self._held:
             return False
         Path(self.folder).mkdir(mode=0o700, exist_ok=True)
-        descriptor = os.open(self._path(worker), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _living.add((self.folder, worker))  # first: another handle of this process would drop the lock by looking at it
+        try:
+            while (descriptor := self._locked(self._path(worker))) is None:
+                continue  # somebody who opens the store just now took it for the file of a dead one, and removed it
+        except BaseException:
+            _living.discard((self.folder, worker))
+            raise
         self._held[worker] = descriptor
-        _living.add((self.folder, worker))
         return True
+
+    @staticmethod
+    def _locked(path: str) -> int | None:
+        """The file, made and locked; None if it was removed meanwhile."""
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.lockf(descriptor, fcntl.LOCK_EX)
+            if os.fstat(descriptor).st_nlink:
+                return descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+        return None
+
+    def clean(self) -> None:
+        """Remove the files of workers that died. Best effort: a file that stays says nothing, for nobody locks it."""
+        ours = {self._path(worker) for folder, worker in _living.copy() if folder == self.folder}
+        with suppress(OSError):
+            for path in Path(self.folder).glob("*"):
+                if str(path) not in ours:
+                    self._remove_unlocked(path)
+
+    @staticmethod
+    def _remove_unlocked(path: Path) -> None:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        try:
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            path.unlink(missing_ok=True)  # while it is locked, so that whoever is about to lock it sees that it is gone
+        except (BlockingIOError, PermissionError):
+            return
+        finally:
+            os.close(descriptor)
 
     def alive(self, holder: Worker, host: str) -> bool:
         clock = clocks.clock
@@ -68,7 +107,8 @@ class WorkerLocks:
     def forget(self, worker: str) -> None:
         """Remove the lock file of a dead worker. Ids are never used twice, so nobody can be about to lock it."""
         if (self.folder, worker) not in _living:
-            Path(self._path(worker)).unlink(missing_ok=True)
+            with suppress(OSError):  # whoever opens the store next removes it
+                Path(self._path(worker)).unlink(missing_ok=True)
 
     def _path(self, worker: str) -> str:
         """Ids come out of the store: one that is no plain name must not lead out of the folder."""
@@ -83,7 +123,8 @@ class WorkerLocks:
 
     def close(self) -> None:
         for worker, descriptor in self._held.items():
-            Path(self._path(worker)).unlink(missing_ok=True)
+            with suppress(OSError):  # whoever opens the store next removes it
+                Path(self._path(worker)).unlink(missing_ok=True)
             os.close(descriptor)
             _living.discard((self.folder, worker))
         self._held.clear()

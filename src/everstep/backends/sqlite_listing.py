@@ -151,7 +151,9 @@ def list_checkpoints(cursor: apsw.Cursor, run: str, query: Query) -> list[Record
     sql += " AND r.id BETWEEN ? AND ? AND r.kind = ?" + "".join(f" AND {test}" for test in tests) + f" ORDER BY {order} {direction} LIMIT ?"
     limit = -1 if query.limit is None else query.limit
     records = [record_from(run, row) for row in cursor.execute(sql, (*values, limit))]
-    return _with_later_tags(cursor, pk, records)
+    for record in records:
+        record.body = None
+    return records
 
 
 def _checkpoint_tests(pk: int, query: Query) -> tuple[list[str], tuple[Any, ...]]:
@@ -226,17 +228,3 @@ def _first_with(rows: Rows, low: int, top: int, number: int) -> int:
         else:
             low = found[0][0] + 1
     return low
-
-
-def _with_later_tags(cursor: apsw.Cursor, pk: int, records: list[Record]) -> list[Record]:
-    """Bodies taken off, and tags that were given later put after those of the record itself."""
-    if not records:
-        return records
-    numbers = sorted((records[0].number, records[-1].number))
-    names: dict[Any, list[str]] = {}
-    for number, name in cursor.execute(SQL["tags_between"], (pk, *numbers)):
-        names.setdefault(number, []).append(name)
-    for record in records:
-        record.body = None
-        record.tags += tuple(name for name in names.get(record.number, ()) if name not in record.tags)
-    return records

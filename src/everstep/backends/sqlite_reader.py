@@ -16,10 +16,19 @@ import apsw
 from everstep.backends import queries
 from everstep.backends.base import MAX_SEQ, Manifest
 from everstep.backends.sqlite_errors import read_error
-from everstep.backends.sqlite_feed import faults
-from everstep.backends.sqlite_rows import letter_from, record_from, run_from, tag_from, worker_from
+from everstep.backends.sqlite_rows import (
+    base_from,
+    fact_from,
+    letter_from,
+    pruned_from,
+    record_from,
+    run_from,
+    tag_from,
+    tombstone_from,
+    worker_from,
+)  # fmt: skip
 from everstep.errors import Damaged
-from everstep.records import Letter, Record, RunRow, Tag, Worker
+from everstep.records import Base, Letter, Pruned, Record, RunRow, Tag, Tombstone, Worker
 
 SQL = queries.load("read")
 _lost: list[apsw.Connection] = []
@@ -28,10 +37,10 @@ _lost: list[apsw.Connection] = []
 class Reader:
     """The read connections of one open store."""
 
-    def __init__(self, connect: Callable[[], apsw.Connection], path: str) -> None:
+    def __init__(self, connect: Callable[[], apsw.Connection], path: str, idle: list[apsw.Connection]) -> None:
         self._connect = connect
         self._path = path
-        self._idle: list[apsw.Connection] = []
+        self._idle = idle
         self._busy: set[apsw.Connection] = set()
         self._closed = False
 
@@ -90,10 +99,27 @@ class Reader:
                     found[digest] = _typed(row[0], bytes)
         return found
 
-    def tags(self, run: str) -> list[Tag]:
+    def digests(self, run: str, seqs: Sequence[int]) -> dict[int, bytes]:
+        found: dict[int, bytes] = {}
         with self.snapshot() as cursor:
             pk = find(cursor, run)
-            return [] if pk is None else [tag_from(run, values) for values in cursor.execute(SQL["tags"], (pk,))]
+            if pk is None:
+                return found
+            for seq in seqs:
+                row = cursor.execute(SQL["digest"], (pk << 31 | seq,)).fetchone()
+                if row is not None:
+                    found[seq] = _typed(row[0], bytes)
+        return found
+
+    def tags(self, run: str, first: int | None, last: int | None) -> list[Tag]:
+        with self.snapshot() as cursor:
+            pk = find(cursor, run)
+            if pk is None:
+                return []
+            if first is None and last is None:
+                return [tag_from(run, values) for values in cursor.execute(SQL["tags"], (pk,))]
+            between = (pk, 0 if first is None else first, MAX_SEQ if last is None else last)
+            return sorted((tag_from(run, values) for values in cursor.execute(SQL["tags_between"], between)), key=_by_name)
 
     def letters(self, run: str) -> list[Letter]:
         with self.snapshot() as cursor:
@@ -111,10 +137,10 @@ class Reader:
 
     def manifest(self) -> Manifest:
         with self.snapshot() as cursor:
-            total, runs, last = cursor.execute(SQL["manifest"]).fetchone() or (None, None, None)
+            total, runs, last, places, writes = cursor.execute(SQL["manifest"]).fetchone() or (None,) * 5
         if last is not None:
             last = _typed(last, str)
-        return Manifest(_typed(total, bytes), _typed(runs, int), last)
+        return Manifest(_typed(total, bytes), _typed(runs, int), last, _typed(places, int), _typed(writes, int))
 
     def stats(self) -> dict[str, int]:
         with self.snapshot() as cursor:
@@ -133,15 +159,40 @@ class Reader:
             "file_bytes": sum(file.stat().st_size for file in files if file.exists()),
         }
 
-    def check(self) -> list[str]:
+    def families(self) -> list[bytes]:
         with self.snapshot() as cursor:
-            found = [text for (text,) in cursor.execute(SQL["integrity"]) if text != "ok"]
-            found += [text for (text,) in cursor.execute(SQL["listing"]) if text is not None]
-            return found + faults(cursor)
+            return [_typed(family, bytes) for (family,) in cursor.execute(SQL["families"])]
 
-    def families(self) -> list[tuple[bytes, bytes]]:
+    def chunk_sizes(self, family: bytes) -> dict[bytes, int]:
         with self.snapshot() as cursor:
-            return [(_typed(family, bytes), _typed(digest, bytes)) for family, digest in cursor.execute(SQL["families"])]
+            return {_typed(digest, bytes): _typed(size, int) for digest, size in cursor.execute(SQL["chunk_sizes"], (family,))}
+
+    def pruned(self, run: str) -> Pruned | None:
+        with self.snapshot() as cursor:
+            pk = find(cursor, run)
+            values = None if pk is None else cursor.execute(SQL["pruned"], (pk,)).fetchone()
+            return None if values is None else pruned_from(run, values)
+
+    def bases(self, run: str, upto: int | None) -> list[Base]:
+        with self.snapshot() as cursor:
+            pk = find(cursor, run)
+            if pk is None:
+                return []
+            asked = ("bases", (pk,)) if upto is None else ("base_upto", (pk, upto))
+            return [base_from(run, values) for values in cursor.execute(SQL[asked[0]], asked[1])]
+
+    def tombstones(self, after: int, limit: int | None) -> list[Tombstone]:
+        with self.snapshot() as cursor:
+            return [tombstone_from(values) for values in cursor.execute(SQL["tombstones"], (after, -1 if limit is None else limit))]
+
+    def facts(self, prefix: str) -> dict[str, str]:
+        with self.snapshot() as cursor:
+            return dict(map(fact_from, cursor.execute(SQL["facts"], (prefix,))))
+
+    def fact(self, name: str) -> str | None:
+        with self.snapshot() as cursor:
+            found = cursor.execute(SQL["fact"], (name,)).fetchone()
+            return None if found is None else fact_from(found)[1]
 
     def abandon(self) -> bool:
         """In a forked child: close what nobody was using, and say whether that was all. What was in use is kept for ever."""
@@ -159,6 +210,10 @@ def find(cursor: apsw.Cursor, run: str) -> int | None:
     """The pk of a run."""
     row = cursor.execute(SQL["pk"], (run,)).fetchone()
     return None if row is None else int(row[0])
+
+
+def _by_name(tag: Tag) -> tuple[str, int]:
+    return tag.name, tag.number
 
 
 def _numbers(cursor: apsw.Cursor, name: str) -> list[int]:

@@ -10,35 +10,45 @@ import json
 from hashlib import sha256
 from typing import Any
 
+from ormsgpack import packb, unpackb
+
 from everstep.backends.base import MAX_SEQ
-from everstep.errors import DamagedRecord, DamagedRun
-from everstep.records import Letter, Record, RunRow, Tag, Worker
+from everstep.errors import Damaged, DamagedRecord, DamagedRun
+from everstep.records import Base, Letter, Pruned, Ranges, Record, RunRow, Tag, Tombstone, Worker, fact_check
 
 Values = tuple[Any, ...]
 
+
+class Columns:
+    """The types that the columns of a row may have. Good signatures are remembered: there are few."""
+
+    def __init__(self, *types: tuple[type, ...]) -> None:
+        self._types = types
+        self._good: set[tuple[type, ...]] = set()
+
+    def fit(self, values: Values) -> bool:
+        signature = tuple(map(type, values))
+        if signature in self._good:
+            return True
+        fits = len(values) == len(self._types) and all(has in allowed for has, allowed in zip(signature, self._types, strict=True))
+        if fits:
+            self._good.add(signature)
+        return fits
+
+
 _TEXT, _MAYBE_TEXT, _INT, _BYTES, _MAYBE_BYTES = (str,), (str, type(None)), (int,), (bytes,), (bytes, type(None))
 _MAYBE_INT = (int, type(None))
-_RUN = (
+_RUN = Columns(
     _INT, _TEXT, _BYTES, _BYTES, _MAYBE_TEXT, _MAYBE_TEXT, _MAYBE_TEXT, _MAYBE_TEXT, _MAYBE_TEXT, _MAYBE_TEXT, _INT,
     _INT, _TEXT, _INT, _INT, _BYTES, _INT, _INT, _INT, _MAYBE_TEXT, _INT, _BYTES,
 )  # fmt: skip
-_RECORD = (_INT, _TEXT, _INT, _INT, _INT, _MAYBE_TEXT, _MAYBE_TEXT, _MAYBE_TEXT, _BYTES, _MAYBE_BYTES, _MAYBE_BYTES)
-_TAG = (_BYTES, _TEXT, _INT, _INT, _BYTES)
-_LETTER = (_BYTES, _TEXT, _MAYBE_INT, _INT, _BYTES, _BYTES)
-_WORKER = (_TEXT, _TEXT, _INT, _TEXT, _INT, _INT, _INT)
-
-_good: set[tuple[type, ...]] = set()
-
-
-def _has_types(values: Values, types: tuple[tuple[type, ...], ...]) -> bool:
-    """Whether every column is of its type. Good signatures are remembered: there are few, and no two tables have as many columns."""
-    signature = tuple(map(type, values))
-    if signature in _good:
-        return True
-    fits = len(values) == len(types) and all(has in allowed for has, allowed in zip(signature, types, strict=True))
-    if fits:
-        _good.add(signature)
-    return fits
+_RECORD = Columns(_INT, _TEXT, _INT, _INT, _INT, _MAYBE_TEXT, _MAYBE_TEXT, _MAYBE_TEXT, _BYTES, _MAYBE_BYTES, _MAYBE_BYTES)
+_TAG = Columns(_BYTES, _TEXT, _INT, _INT, _BYTES)
+_LETTER = Columns(_BYTES, _TEXT, _MAYBE_INT, _INT, _BYTES, _BYTES)
+_PRUNED = Columns(_BYTES, _BYTES, _INT, _INT, _BYTES, _BYTES)
+_BASE = Columns(_BYTES, _INT, _INT, _BYTES, _BYTES)
+_TOMBSTONE = Columns(_INT, _TEXT, _BYTES, _BYTES, _INT, _INT, _INT, _BYTES, _INT, _BYTES)
+_WORKER = Columns(_TEXT, _TEXT, _INT, _TEXT, _INT, _INT, _INT)
 
 
 def pack_tags(tags: tuple[str, ...]) -> str | None:
@@ -51,7 +61,7 @@ def _unpack_tags(text: str | None) -> tuple[str, ...] | None:
         return ()
     try:
         tags = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
         return None
@@ -61,7 +71,7 @@ def _unpack_tags(text: str | None) -> tuple[str, ...] | None:
 def run_from(values: Values, wanted: str | None = None) -> RunRow:
     """A run row, from all columns in the order of the table."""
     name = wanted if wanted is not None else values[1]
-    if not _has_types(values, _RUN):
+    if not _RUN.fit(values):
         raise DamagedRun(f"the row of run {name!r} is damaged: a column has the wrong type")
     tags = _unpack_tags(values[6])
     if tags is None:
@@ -81,7 +91,7 @@ def run_values(row: RunRow) -> Values:
 
 def record_from(run: str, values: Values) -> Record:
     """A record; the digest of its body is computed unless the body was pruned."""
-    if not _has_types(values, _RECORD):
+    if not _RECORD.fit(values):
         raise DamagedRecord(run, values[0] & MAX_SEQ, "a column has the wrong type")
     place, kind, epoch, at, number, note, tags, meta, digest, body_digest, body = values
     seq = place & MAX_SEQ
@@ -103,13 +113,13 @@ def record_values(pk: int, r: Record) -> Values:
 
 
 def tag_from(run: str, values: Values) -> Tag:
-    if not _has_types(values, _TAG):
+    if not _TAG.fit(values):
         raise DamagedRun(f"a tag of run {run!r} is damaged: a column has the wrong type")
     return Tag(*values)
 
 
 def letter_from(run: str, values: Values) -> Letter:
-    if not _has_types(values, _LETTER):
+    if not _LETTER.fit(values):
         raise DamagedRun(f"a letter of run {run!r} is damaged: a column has the wrong type")
     return Letter(*values)
 
@@ -118,8 +128,65 @@ def letter_values(pk: int, letter: Letter) -> Values:
     return (pk, letter.name, letter.due, letter.at, letter.key, letter.body, letter.check)
 
 
+def pruned_from(run: str, values: Values) -> Pruned:
+    ranges, numbers = map(_unpack_ranges, (values[1], values[4])) if _PRUNED.fit(values) else (None, None)
+    if ranges is None or numbers is None:
+        raise DamagedRun(f"the prune mark of run {run!r} is damaged")
+    key, _, freed, at, _, check = values
+    return Pruned(key, ranges, freed, at, numbers, check)
+
+
+def _unpack_ranges(data: bytes) -> Ranges | None:
+    try:
+        found = unpackb(data)
+        pairs = tuple((first, last) for first, last in found)
+    except (ValueError, TypeError):
+        return None
+    return pairs if all(type(n) is int for pair in pairs for n in pair) else None
+
+
+def pruned_values(pk: int, mark: Pruned) -> Values:
+    return (pk, mark.key, _pack_ranges(mark.ranges), mark.freed, mark.at, _pack_ranges(mark.numbers), mark.check)
+
+
+def _pack_ranges(ranges: Ranges) -> bytes:
+    return packb([list(pair) for pair in ranges])
+
+
+def base_from(run: str, values: Values) -> Base:
+    if not _BASE.fit(values):
+        raise DamagedRun(f"an added base of run {run!r} is damaged: a column has the wrong type")
+    return Base(*values)
+
+
+def base_values(pk: int, base: Base) -> Values:
+    return (pk, base.number, base.key, base.at, base.body, base.check)
+
+
+def tombstone_from(values: Values) -> Tombstone:
+    if not _TOMBSTONE.fit(values):
+        raise Damaged(f"the tombstone of run number {values[0]!r} is damaged: a column has the wrong type")
+    return Tombstone(*values)
+
+
+def tombstone_values(t: Tombstone) -> Values:
+    return (t.place, t.id, t.key, t.family, t.created_at, t.at, t.head_seq, t.head_digest, t.checkpoints, t.check)
+
+
+def fact_values(name: str, value: str) -> Values:
+    return (name, value, fact_check(name, value))
+
+
+def fact_from(values: Values) -> tuple[str, str]:
+    """A fact. Unproved, one flipped bit in what is to be kept would have the rest deleted."""
+    name, value, _ = values
+    if type(name) is not str or type(value) is not str or fact_values(name, value) != values:
+        raise Damaged(f"what the store remembers as {name!r} does not match its digest", remedy="Set it anew.")
+    return name, value
+
+
 def worker_from(values: Values) -> Worker:
-    if not _has_types(values, _WORKER):
+    if not _WORKER.fit(values):
         raise DamagedRun(f"the row of worker {values[0]!r} is damaged: a column has the wrong type")
     return Worker(*values)
 

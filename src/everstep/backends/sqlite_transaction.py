@@ -10,6 +10,7 @@ only this connection writes; SQLite's data_version says so.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import apsw
@@ -19,9 +20,21 @@ from everstep.backends.base import MAX_SEQ, Commit
 from everstep.backends.matching import meta_scalars
 from everstep.backends.sqlite_feed import FeedWriter
 from everstep.backends.sqlite_format import FORMAT
-from everstep.backends.sqlite_rows import Values, letter_values, pack_tags, record_values, run_from, run_values
+from everstep.backends.sqlite_rows import (
+    Values,
+    base_values,
+    letter_values,
+    pack_tags,
+    pruned_values,
+    record_values,
+    run_from,
+    run_values,
+    tombstone_values,
+)  # fmt: skip
+from everstep.backends.upkeep import Cut
+from everstep.clock import clock
 from everstep.errors import Conflict, Damaged, DamagedRun, LimitExceeded, LostLease, NewerFormat, NotFound, RunExists
-from everstep.records import MODULUS, Kind, Letter, Record, RunRow, Tag
+from everstep.records import MODULUS, Kind, Letter, Record, RunRow, Tag, Tombstone
 
 _SQL = queries.load("write")
 _READ = queries.load("read")
@@ -48,14 +61,14 @@ class Transaction:
         self._feed = FeedWriter()
         self._records: list[Values] = []
         self._chunks: list[Values] = []
-        self._total = self._delta = self._runs = self._next = 0
+        self._total = self._delta = self._runs = self._next = self.writes = 0
         self._last: int | None = None
-        self._touched = False
+        self.touched = False
 
     def begin(self) -> None:
         self._execute(_BEGIN)
         self._delta = 0
-        self._touched = False
+        self.touched = False
         if self._connection_version() != self._version:
             self._read_manifest()
 
@@ -64,8 +77,10 @@ class Transaction:
         (version,) = self._execute(_SQL["format"]).fetchone() or (None,)
         if version != FORMAT:
             raise NewerFormat(f"another process brought the store to format {version}; this version of Everstep writes format {FORMAT}")
-        total, self._runs, self._next, self._last, feed, fed = self._execute(_MANIFEST).fetchone() or (None, 0, 0, None, None, 0)
-        if type(total) is not bytes or type(self._runs) is not int or type(self._next) is not int or not 0 < self._next < _MAX_RUNS:
+        found: Any = self._execute(_MANIFEST).fetchone() or (None,) * 7
+        total, self._runs, self._next, self._last, feed, fed, self.writes = found
+        numbers = (self._runs, self._next, self.writes)
+        if type(total) is not bytes or any(type(n) is not int for n in numbers) or not 0 < self._next < _MAX_RUNS:
             raise Damaged("the manifest of the store is damaged: nothing is written to it")
         self._total = int.from_bytes(total)
         self._feed.load(feed, fed)
@@ -83,13 +98,15 @@ class Transaction:
         if chunks:
             self._cursor.executemany(_ADD_CHUNK, chunks)
             chunks.clear()
-        if self._touched:
+        if self.touched:
+            self.writes += 1
             self._total = (self._total + self._delta) % MODULUS
             feed = self._feed
             if feed.full:
                 self._cursor.executemany(_SQL["add_feed"], feed.full)
                 feed.full.clear()
-            self._execute(_SET_MANIFEST, (self._total.to_bytes(32), self._runs, self._next, self._last, feed.blob(), feed.fed))
+            values = (self._total.to_bytes(32), self._runs, self._next, self._last, feed.blob(), feed.fed, self.writes)
+            self._execute(_SET_MANIFEST, values)
 
     def commit(self) -> None:
         self._execute(_COMMIT)
@@ -115,7 +132,7 @@ class Transaction:
             pk = self._advance(run, was)
             self._delta += int.from_bytes(run.check) - int.from_bytes(was.check)
         self._last = pk
-        self._touched = True
+        self.touched = True
         records = commit.records
         if records:
             self._feed.add(pk, records[0].seq, len(records))
@@ -124,15 +141,24 @@ class Transaction:
             if record.tags and record.kind == Kind.CHECKPOINT:
                 self._tag_record(pk, run, record)
         if commit.chunks:
-            family = run.family
-            self._chunks += [(family, digest, frame) for digest, frame in commit.chunks]
+            self._add_chunks(run.family, commit.chunks)
         if commit.read or commit.letters:
             self._exchange_letters(pk, commit)
         waiting = self._letters.get(pk)
         commit.waiting = self._count_letters(pk) if waiting is None else waiting
 
+    def _add_chunks(self, family: bytes, chunks: Sequence[tuple[bytes, bytes]]) -> None:
+        stamp = self.writes + 1
+        self._chunks += [(family, digest, frame, stamp) for digest, frame in chunks]
+
     def _create(self, run: RunRow) -> int:
         pk = self._next
+        if (
+            run.parent is not None
+            and run.family != run.key
+            and self._execute(_SQL["is_family"], (run.parent, run.family)).fetchone() is None
+        ):
+            raise NotFound(f"run {run.parent!r} was deleted meanwhile: it cannot be forked any more")
         self._execute(_SQL["create"], (pk, *run_values(run)))
         if self._changes() != 1:
             raise RunExists(f"a run {run.id!r} exists already")
@@ -204,7 +230,7 @@ class Transaction:
         self._execute(_SQL["add_tag"], (pk, tag.name, tag.number, seq, tag.at, tag.key, tag.check))
         if self._changes() == 1:
             self._delta += int.from_bytes(tag.check)
-            self._touched = True
+            self.touched = True
 
     def add_letter(self, pk: int, letter: Letter) -> bool:
         self._execute(_SQL["add_letter"], letter_values(pk, letter))
@@ -212,7 +238,7 @@ class Transaction:
             return False
         self._letters.pop(pk, None)
         self._delta += int.from_bytes(letter.check)
-        self._touched = True
+        self.touched = True
         return True
 
     def _exchange_letters(self, pk: int, commit: Commit) -> None:
@@ -248,7 +274,7 @@ class Transaction:
     def lease(self, pk: int, before: RunRow, after: RunRow) -> None:
         self._execute(_SQL["lease"], (after.epoch, after.worker, after.since, after.check, pk, before.check))
         self._delta += int.from_bytes(after.check) - int.from_bytes(before.check)
-        self._touched = True
+        self.touched = True
 
     def remove(self, pk: int, row: RunRow) -> None:
         """A run with all that belongs to it, and its family's chunks if nobody of the family is left."""
@@ -258,20 +284,72 @@ class Transaction:
         self._label(pk, row.tags, row.meta, (), None)
         self._execute(_SQL["drop_tags"], (pk,))
         self._execute(_SQL["drop_letters"], (pk,))
+        self._execute(_SQL["drop_prune_mark"], (pk,))
+        self._execute(_SQL["drop_bases"], (pk,))
         self._letters.pop(pk, None)
         self._execute(_SQL["drop_records"], (pk << 31, pk << 31 | MAX_SEQ))
         self._execute(_SQL["drop_run"], (pk,))
+        tombstone = Tombstone.of(pk, row, clock.now_us())
+        self._execute(_SQL["add_tombstone"], tombstone_values(tombstone))
+        self._delta += int.from_bytes(tombstone.check)
         self._runs -= 1
         self._last = None if self._last == pk else self._last
-        self._touched = True
+        self.touched = True
         if self._execute(_SQL["family_lives"], (row.family,)).fetchone() is None:
             self._execute(_SQL["drop_family"], (row.family,))
 
+    def prune(self, cut: Cut) -> None:
+        """Drop bodies of a run, if nobody else pruned it meanwhile."""
+        pk, row = self.existing(cut.run)
+        if row.key != cut.now.key:
+            raise NotFound(f"the run {cut.run!r} that was to be pruned is gone; another one has its id")
+        (stored,) = self._execute(_SQL["prune_mark"], (pk,)).fetchone() or (None,)
+        if stored != (cut.was.check if cut.was is not None else None):
+            raise Conflict(f"run {cut.run!r} was pruned by somebody else meanwhile")
+        self._write_gathered()
+        self._add_chunks(row.family, cut.chunks)
+        for number in (*cut.gone, *(base.number for base in cut.bases)):
+            self._delta -= sum(_number(check) for (check,) in self._execute(_SQL["take_base"], (pk, number)).fetchall())
+        for base in cut.bases:
+            self._execute(_SQL["add_base"], base_values(pk, base))
+            self._delta += int.from_bytes(base.check)
+        self._drop_bodies(pk, cut.bodies)
+        self._execute(_SQL["set_prune_mark"], pruned_values(pk, cut.now))
+        self._delta += int.from_bytes(cut.now.check) - (_number(stored) if stored is not None else 0)
+        self.touched = True
+
+    def _drop_bodies(self, pk: int, bodies: Sequence[tuple[int, bytes]]) -> None:
+        """The records are taken out and put back: an update would leave each of them on its page, which stays as large as it was."""
+        short: list[Values] = []
+        for seq, digest in bodies:
+            found: list[Values] = self._execute(_SQL["take_record"], (pk << 31 | seq,)).fetchall()
+            short += [(*values, digest, None) for values in found]
+        self._cursor.executemany(_ADD_RECORD, sorted(short))
+
+    def set_fact(self, name: str, values: Values | None) -> None:
+        """Remember a fact, or forget it."""
+        forgotten: list[Any] = self._execute(_SQL["take_fact"], (name,)).fetchall()
+        self._delta -= sum(_number(check) for (check,) in forgotten)
+        if values is not None:
+            self._execute(_SQL["set_fact"], values)
+            self._delta += int.from_bytes(values[2])
+        self.touched = True
+
+    def sweep(self, asked: tuple[bytes, Sequence[bytes], int]) -> int:
+        """Remove chunks that nobody reaches; gives their bytes."""
+        family, digests, stamp = asked
+        self._write_gathered()
+        freed = 0
+        for digest in digests:
+            gone: list[Any] = self._execute(_SQL["sweep"], (family, digest, stamp)).fetchall()
+            freed += sum(size for (size,) in gone)
+        return freed
+
     def _write_gathered(self) -> None:
         """What earlier members of the batch gathered must be there before an operation looks at the tables."""
-        touched, self._touched = self._touched, False
+        touched, self.touched = self.touched, False
         self.flush()
-        self._touched = touched
+        self.touched = touched
 
     def statement(self, name: str, values: Values = ()) -> None:
         """One of the named statements, for operations that live elsewhere."""

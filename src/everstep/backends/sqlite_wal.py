@@ -17,9 +17,9 @@ from collections.abc import Callable
 
 import apsw
 
-from everstep.backends.sqlite_errors import NO_SPACE
+from everstep.backends.sqlite_errors import NO_SPACE, write_error
 from everstep.backends.sqlite_writer import Writer
-from everstep.errors import EverstepError
+from everstep.errors import EverstepError, StoreBusy, StoreFull
 
 MERGE_FRAMES = 700
 RETRY_FRAMES = 350
@@ -32,10 +32,13 @@ _SPARE = 64 << 20  # a disk that is nearly full has better uses for its rest
 class WalKeeper:
     """A thread that starts when there is something to do."""
 
-    def __init__(self, writer: Writer, connect: Callable[[], apsw.Connection], wal: str, grow_bytes: int = GROW_BYTES) -> None:
+    def __init__(
+        self, writer: Writer, connect: Callable[[], apsw.Connection], wal: str, merged: Callable[[], None], grow_bytes: int = GROW_BYTES
+    ) -> None:
         self._writer = writer
         self._connect = connect
         self._wal = wal
+        self._merged = merged
         self._grow_bytes = grow_bytes
         self._connection: apsw.Connection | None = None
         self._commits = 0
@@ -54,7 +57,7 @@ class WalKeeper:
     def _committed(self, _connection: apsw.Connection, _name: str, frames: int) -> int:
         self._frames = frames
         self._commits += 1
-        if frames >= self._due or self._commits == GROW_AFTER:
+        if frames >= self._due or (self._commits >= GROW_AFTER and self._thread is None) or self._commits == GROW_AFTER:
             self._wake()
         elif frames < MERGE_FRAMES:
             self._due = MERGE_FRAMES
@@ -64,8 +67,12 @@ class WalKeeper:
         if self._stopped:
             return
         if self._thread is None:
-            self._thread = threading.Thread(target=self._serve, name="everstep-wal", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._serve, name="everstep-wal", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:
+                return  # no thread is to be had now: this runs inside COMMIT, which is made; the next one tries again
+            self._thread = thread
         self._event.set()
 
     def _serve(self) -> None:
@@ -77,13 +84,13 @@ class WalKeeper:
             try:
                 with self._working:
                     self._work()
-            except (apsw.FullError, apsw.BusyError, apsw.LockedError):
-                # Nothing is lost: the WAL holds it all and goes on growing; a full disk shows itself at the next commit.
-                self._due = self._frames + RETRY_FRAMES
             except EverstepError:
-                return  # the writer is closed or has failed; whoever writes next is told
+                # Nothing is lost: the WAL holds it all and goes on growing; what is in the way shows itself at the next commit.
+                self._due = self._frames + RETRY_FRAMES
+            except (apsw.FullError, apsw.BusyError, apsw.LockedError):
+                continue  # it was to grow; without that, commits are slower
             except (apsw.Error, OSError) as error:
-                self._writer.poison(f"the WAL could not be merged into the store ({error})")
+                self._writer.poison(f"the WAL could not be grown ({error})")
                 return
 
     def _work(self) -> None:
@@ -96,11 +103,26 @@ class WalKeeper:
     def _merge(self) -> None:
         if self._connection is None:
             self._connection = self._connect()
-        self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-        with self._writer.alone():
-            frames, merged = self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+        try:
+            self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+            with self._writer.alone():
+                frames, merged = self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+                self._merged()
+        except apsw.Error as error:
+            known = write_error(error, self._wal, self._connection.system_errno)
+            if not isinstance(known, (StoreFull, StoreBusy)):
+                self._writer.poison(f"the WAL could not be merged into the store ({error})")
+            raise known from error
         # A reader with an old snapshot can hold the rest back: wait for more before trying again.
         self._due = MERGE_FRAMES if merged == frames else frames + RETRY_FRAMES
+
+    def merge(self) -> None:
+        """Merge now, as far as others allow: what was given back leaves the file only then. Best effort: whoever merges next does it."""
+        try:
+            with self._working:
+                self._merge()
+        except (StoreBusy, StoreFull):
+            return
 
     def _grow(self) -> None:
         """Append zeros in slices: each keeps writers out for about as long as one commit takes."""

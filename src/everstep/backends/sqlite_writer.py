@@ -48,9 +48,10 @@ class Work:
 class Writer:
     """The one way to write in this process, for one store."""
 
-    def __init__(self, connect: Callable[[], apsw.Connection], path: str) -> None:
+    def __init__(self, connect: Callable[[], apsw.Connection], path: str, seen: Callable[[int], None]) -> None:
         self._connect = connect
         self._path = path
+        self._seen = seen
         self._lock = threading.Lock()
         self._queue: deque[Work] = deque()
         self._transaction: Transaction | None = None
@@ -191,6 +192,9 @@ class Writer:
         except Exception as error:  # noqa: BLE001 - it is raised where the work came from
             self._committing = False
             self._failed_at_commit(batch, transaction, error)
+        else:
+            if transaction.touched:
+                self._seen(transaction.writes)
         for work in batch:
             work.settled = True
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from everstep.backends.base import Backend
+from everstep.backends.wreck import Builder, Wreck
 from everstep.errors import InvalidArgument, UnknownBackend
 
 _LOOKALIKES = (":memory:", "memory", "sqlite")
@@ -38,6 +39,30 @@ def open_backend(url: str | os.PathLike[str] | None = None, **options: Any) -> B
     if scheme == "sqlite":
         return _open_sqlite(_sqlite_path(url, rest), options)
     raise UnknownBackend(f"no backend serves {scheme}:// (asked for by {_without_password(url)!r})")
+
+
+def open_wreck(source: str | os.PathLike[str], private: str) -> Wreck:
+    """What is left of a damaged store. `private` is how the names of the copies begin that this needs."""
+    from everstep.backends.sqlite_wreck import SqliteWreck
+
+    return SqliteWreck(_file(source), private)
+
+
+def open_builder(target: str | os.PathLike[str]) -> Builder:
+    """A new store, for what is left of a damaged one."""
+    from everstep.backends.sqlite_rebuild import SqliteBuilder
+
+    return SqliteBuilder(_file(target))
+
+
+def _file(url: str | os.PathLike[str]) -> Path:
+    """The path of a store in a file."""
+    if isinstance(url, os.PathLike):
+        return Path(url)
+    scheme, separator, rest = url.partition("://") if isinstance(url, str) else ("", "", "")
+    if not isinstance(url, str) or not url or (separator and scheme != "sqlite"):
+        raise InvalidArgument(f"{url!r:.60} is no file", remedy="Only stores in SQLite files can be repaired: give two paths.")
+    return _sqlite_path(url, rest) if separator else Path(url)
 
 
 def default_path(start: Path) -> Path:

@@ -8,7 +8,8 @@
     the rest    the content, compressed and then encrypted as the flags say
 
 Frames of all kinds mix freely in one store. The caps are checked before any work is done: a frame's content is at most
-MAX_CONTENT bytes, and above RATIO_FREE bytes at most MAX_RATIO times as long as the frame. No I/O.
+MAX_CONTENT bytes. Compressed content above RATIO_FREE bytes is at most MAX_RATIO times as long as the frame, and its value takes no more
+memory than LIGHT bytes and MAX_RATIO times the frame. No I/O.
 """
 
 from __future__ import annotations
@@ -28,11 +29,13 @@ else:
 VERSION = 1
 MAX_CONTENT = 256 * 1024 * 1024
 RATIO_FREE = 1024 * 1024
-MAX_RATIO = 1000
+MAX_RATIO = 64
+LIGHT = 160 * 1024 * 1024
 Compression = Literal["none", "zstd", "gzip"]
 _NONE, _ZSTD, _GZIP = 0, 1, 2
 _DICTIONARY, _ENCRYPTED = 4, 8
 _PLAIN = bytes((VERSION, _NONE))
+_CONTAINERS = bytes(range(0x80, 0xA0))  # the short arrays and maps of MessagePack
 _local = threading.local()
 _SHORT = 8192
 _PARAMETER = zstd.CompressionParameter
@@ -64,9 +67,25 @@ class Framer:
         if self._code == _NONE or size < self._threshold or size < least:
             return _PLAIN + content
         packed = _zstd(content, self._level) if self._code == _ZSTD else _gzip(content, self._level)
-        if len(packed) + 4 >= size or (size > RATIO_FREE and size > MAX_RATIO * len(packed)):
+        if len(packed) + 4 >= size or _bomb(content, len(packed)):
             return _PLAIN + content
         return bytes((VERSION, self._code)) + size.to_bytes(4) + packed
+
+
+def weight(content: bytes) -> int:
+    """About how many bytes of memory the value takes that this is the encoding of: one byte may be a place in a list, or a container."""
+    containers = len(content) - len(content.translate(None, _CONTAINERS))
+    return 8 * len(content) + 112 * containers
+
+
+def _bomb(content: bytes, packed: int) -> bool:
+    """Whether so few bytes should not be believed to be so much. Who writes it stores it as it is."""
+    return len(content) > RATIO_FREE and (len(content) > MAX_RATIO * packed or weight(content) > LIGHT + MAX_RATIO * packed)
+
+
+def plain(content: bytes) -> bytes:
+    """A frame of content as it is."""
+    return _PLAIN + content
 
 
 def unwrap(frame: bytes) -> bytes:
@@ -89,6 +108,8 @@ def unwrap(frame: bytes) -> bytes:
         raise DamagedFrame(f"a frame does not decompress: {error}") from error
     if len(content) != size:
         raise DamagedFrame(f"a frame holds {len(content):,} bytes where {size:,} were promised")
+    if size > RATIO_FREE and _bomb(content, len(frame)):
+        raise DamagedFrame(f"a frame of {len(frame):,} bytes claims to be a value that takes {weight(content):,}")
     return content
 
 
@@ -106,7 +127,11 @@ def _zstd(content: bytes, level: int) -> bytes:
         if short and level > 0:
             options.update({_PARAMETER.window_log: 13, _PARAMETER.hash_log: 11})
         compressor = pool[level, short] = zstd.ZstdCompressor(options=options)
-    packed: bytes = compressor.compress(content, zstd.ZstdCompressor.FLUSH_FRAME)
+    try:
+        packed: bytes = compressor.compress(content, zstd.ZstdCompressor.FLUSH_FRAME)
+    except zstd.ZstdError:  # for want of memory: it is stored as it is, and this compressor is not used again
+        del pool[level, short]
+        return content
     return packed
 
 

@@ -26,7 +26,7 @@ def end(run: Run, ending: Ending) -> Checkpoint | None:
         run.flush()
     row, saver = run._open()
     if run._failure is not None:
-        run._store.backend.release(row)
+        run._keeper.release(row)
         return None
     if run._stale:
         saver.lost()

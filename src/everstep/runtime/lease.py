@@ -25,6 +25,7 @@ class Keeper:
         self._ttl_us = int(ttl * 1_000_000)
         self._lock = threading.Lock()
         self._held = 0
+        self._owed: dict[str, RunRow] = {}  # leases that could not be given back yet
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self.worker = Worker(f"w-{new_id()}", os.uname().nodename, os.getpid(), clock.boot_id(), clock.now_us(), 0, 0)
@@ -33,12 +34,28 @@ class Keeper:
     def acquire(self, run: str) -> RunRow:
         with self._lock:
             self._extend()
+            self._settle(run)
+            if self._thread is None:  # before the lease is taken: one that nobody renews is worse than none
+                thread = threading.Thread(target=self._renew, name="everstep-lease", daemon=True)
+                thread.start()
+                self._thread = thread
             row = self._backend.acquire(run, self.worker)
             self._held += 1
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._renew, name="everstep-lease", daemon=True)
-                self._thread.start()
         return row
+
+    def release(self, row: RunRow) -> None:
+        """Give a lease back. Where that cannot be written now (a full disk), it is made up for: this process lives, so nobody could take over."""
+        try:
+            self._backend.release(row)
+        except EverstepError:
+            with self._lock:
+                self._owed[row.id] = row
+            raise
+
+    def _settle(self, run: str) -> None:
+        if run in self._owed:
+            self._backend.release(self._owed[run])
+            del self._owed[run]
 
     def released(self) -> None:
         """One run less is open; the thread ends with the store, and sleeps while there is nothing to renew."""
@@ -57,11 +74,13 @@ class Keeper:
     def _renew(self) -> None:
         while not self._stop.wait(self._ttl_us / 3_000_000):
             with self._lock:
-                if not self._held:
+                if not self._held and not self._owed:
                     continue
                 self._extend()
                 try:
                     self._backend.renew(self.worker)
+                    for run in list(self._owed):
+                        self._settle(run)
                 except EverstepError as error:
                     # Best effort: the next commit meets the same trouble and reports it; without renewal others may take over, which the epoch makes safe.
                     self.failure = error

@@ -14,6 +14,8 @@ from everstep.codec.values import encode
 from everstep.errors import (
     AlreadyAnswered,
     BadAnswer,
+    Damaged,
+    DamagedRun,
     EverstepError,
     IllegalTransition,
     InvalidArgument,
@@ -28,9 +30,8 @@ from everstep.runtime.host import Host
 from everstep.runtime.outcome import Outcome
 from everstep.runtime.playback import taken_over
 from everstep.store.gates import Gate, list_gates
-from everstep.store.journal import FAILED, SUCCEEDED, Recorded
+from everstep.store.journal import FAILED, SUCCEEDED, Recorded, read
 from everstep.store.query import check_text
-from everstep.store.reading import checked
 from everstep.store.refs import find_run, verified
 from everstep.store.writing import Chain
 
@@ -124,7 +125,7 @@ def _apply(store: Host, row: RunRow, name: str, reason: str | None, status: Stat
         chain.status(status, reason=f"{name}: {reason}" if reason else name)
         store.backend.commit(chain.commit(worker=None, since=0))
     except BaseException:
-        store.backend.release(held)
+        store.keeper.release(held)
         raise
     finally:
         store.keeper.released()
@@ -165,8 +166,8 @@ def _address(step: str) -> str:
 
 
 def _newest(store: Host, row: RunRow, address: str) -> str | None:
-    found = [r for r in store.backend.records(row.id, 1, row.head_seq, (Kind.STEP.value,)) if r.note == address]
-    return Recorded(checked(store.backend, row, found[-1].seq, None)[-1]).body[0] if found else None
+    found = [record for record in read(store.backend, row, 1) if record.kind == Kind.STEP and record.note == address]
+    return Recorded(found[-1]).body[0] if found else None
 
 
 def due(store: Host, limit: int | None = None) -> list[str]:
@@ -175,11 +176,28 @@ def due(store: Host, limit: int | None = None) -> list[str]:
     return [run for run in store.backend.due(now) if _worth_waking(store, run, now)][:limit]
 
 
+def _due_or_damaged(store: Host) -> list[str]:
+    """What is due. A run that is damaged is among them: waking it says so, and keeps nobody else asleep."""
+    now = clock.now_us()
+    found: list[str] = []
+    for run in store.backend.due(now):
+        try:
+            if not _worth_waking(store, run, now):
+                continue
+        except Damaged:
+            pass
+        found.append(run)
+    return found
+
+
 def _worth_waking(store: Host, run: str, now: int) -> bool:
     row = store.backend.run(run)
-    if row is None or row.status != Status.FAILED:
-        return row is not None
-    return any(letter.name == "retry" and letter.due is not None and letter.due <= now for letter in store.backend.letters(run))
+    if row is None:
+        return False
+    letters = [letter for letter in store.backend.letters(run) if letter.due is not None and letter.due <= now]
+    if any(letter.key != verified(row).key for letter in letters) and row == store.backend.run(run):
+        raise DamagedRun(f"run {run!r} has a letter that is for another run", remedy="Find out what else is wrong: store.verify('full').")
+    return any(letter.name == "retry" or row.status != Status.FAILED for letter in letters)
 
 
 def wake(store: Host, limit: int | None) -> list[Any]:
@@ -189,7 +207,7 @@ def wake(store: Host, limit: int | None) -> list[Any]:
     outcomes: list[Any] = []
     seen: set[str] = set()
     while limit is None or len(outcomes) < limit:
-        ready = [run for run in due(store) if run not in seen]
+        ready = [run for run in _due_or_damaged(store) if run not in seen]
         if not ready:
             return outcomes
         for run in ready[: None if limit is None else limit - len(outcomes)]:

@@ -8,13 +8,13 @@ from typing import Any
 from everstep.errors import (
     EverstepError,
 )  # fmt: skip
-from everstep.records import RunRow, Status
+from everstep.records import Kind, RunRow, Status
 from everstep.runtime.host import Host
 from everstep.runtime.playback import content
 from everstep.runtime.report import Report
 from everstep.store.gates import Gate, open_gates
 from everstep.store.journal import load_result, rebuilt
-from everstep.store.reading import checked
+from everstep.store.reading import newest_of
 
 
 @dataclass(slots=True)
@@ -54,8 +54,8 @@ class Outcome:
 def recorded(store: Host, row: RunRow, report: Report | None = None) -> Outcome:
     """The outcome of a run as its journal tells it."""
     outcome = Outcome(row.id, row.status, report=report or Report(row.id, row.epoch))
-    found = store.backend.records(row.id, 1, row.head_seq, ("status",), newest=1)
-    said = content(checked(store.backend, row, found[0].seq, None)[-1]) if found else {}
+    found = newest_of(store.backend, row, Kind.STATUS)
+    said = content(found) if found is not None else {}
     if row.status == Status.SUCCEEDED and "result" in said:
         outcome.result = load_result(store.backend, row.family, *said["result"])
     elif row.status == Status.FAILED and isinstance(said.get("error"), dict):

@@ -135,7 +135,7 @@ class Run(Driver):
             with suppress(EverstepError):  # best effort: otherwise it is only given back
                 self._store.backend.commit(chain.commit(worker=None, since=0))
                 return
-        self._store.backend.release(row)
+        self._keeper.release(row)
 
     def _ready(self, row: RunRow, state: Any) -> None:
         backend = self._store.backend
@@ -207,7 +207,7 @@ class Run(Driver):
         """Let go of a run that was opened and never used."""
         row, _ = self._open()
         self._close()
-        self._store.backend.release(row)
+        self._keeper.release(row)
 
     def _close(self) -> None:
         if self._ticker is not None:
@@ -452,8 +452,8 @@ class Run(Driver):
             if made is not None:
                 self._fire("after_checkpoint", checkpoint=made)
         except BaseException as trouble:
-            with suppress(EverstepError):  # best effort: otherwise the lease ends by itself
-                self._store.backend.release(self._open()[0])
+            with suppress(EverstepError):  # best effort: the keeper makes up for it
+                self._keeper.release(self._open()[0])
             if error is None or not isinstance(trouble, EverstepError):
                 raise
             error.add_note(f"Everstep could not record how run {self.id!r} ended: {trouble}")

@@ -29,12 +29,24 @@ _plain_equal = frozenset({type(None), bool, int, str, bytes})
 
 def apply(root: Any, ops: Iterable[Op]) -> Any:
     """The value after the operations; containers are changed in place. An impossible operation is damage."""
-    try:
+    with misfit():
         for op in ops:
             root = _apply(root, op)
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
-        raise Damaged(f"a delta does not fit the snapshot below it: {error!r}") from error
     return root
+
+
+class _Misfit:
+    """Whatever goes wrong with operations that don't fit is damage. A class, because a generator costs more than applying a delta."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, (LookupError, TypeError, ValueError, AttributeError, RecursionError)):
+            raise Damaged(f"a delta does not fit the snapshot below it: {error!r:.200}") from error
+
+
+misfit = _Misfit
 
 
 def _apply(root: Any, op: Op) -> Any:

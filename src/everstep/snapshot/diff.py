@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from everstep.codec.values import Decoder, encode
-from everstep.snapshot.delta import DELETE, SET, SPLICE, Op, Path, apply, difference, fields_of, inside
+from everstep.snapshot.delta import DELETE, SET, SPLICE, Op, Path, apply, difference, fields_of, inside, misfit
 
 MISSING = None
 
@@ -44,8 +44,10 @@ def changes(old: Any, ops: Iterable[Op]) -> list[Change]:
     """The changes that a delta makes to a decoded value, which is changed by it."""
     out: list[Change] = []
     for op in ops:
-        out.extend(_changes(old, op))
-        old = apply(old, [_detached(op)])
+        with misfit():
+            out.extend(_changes(old, op))
+            detached = _detached(op)
+        old = apply(old, [detached])
     return out
 
 

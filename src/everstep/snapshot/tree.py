@@ -1,4 +1,4 @@
-"""Bases: a snapshot as a tree of content-addressed chunks. Builds and reads them; no I/O of its own.
+"""Bases: a snapshot as a tree of content-addressed chunks. Builds them; `loader` reads them. No I/O of its own.
 
 A value whose encoding is short stays inline. A longer list or dict is cut into *segments* of about TARGET bytes, a longer text
 or bytes into pieces, where the content says so; each becomes a chunk named by the SHA-256 of its content, and a reference
@@ -14,6 +14,8 @@ or bytes into pieces, where the content says so; each becomes a chunk named by t
 An item ends its segment when a checksum of its bytes says so, so equal items are cut alike wherever they stand: whatever the
 way that led to a list, almost all its segments are the same. A container keeps an *image* of its last cut, and only
 segments near a change are cut again.
+
+A base relies on no chunks but those that it writes and those that the base before it reaches. gc may free all others at any time.
 """
 
 from __future__ import annotations
@@ -23,14 +25,13 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import sha256
 from itertools import accumulate
-from typing import Any
+from typing import Any, NamedTuple
 from zlib import crc32
 
-from ormsgpack import Ext, Fragment, packb, unpackb
+from ormsgpack import Ext, Fragment, packb
 
 from everstep.codec.kinds import kind_of
-from everstep.codec.values import FROZEN, OBJECT, REFERENCE, Decoder, hook, keep, pack
-from everstep.errors import DamagedChunk, DamagedFrame
+from everstep.codec.values import FROZEN, OBJECT, REFERENCE, hook, keep, pack
 from everstep.snapshot.tracked import TrackedDict, TrackedList, Tracker
 
 INLINE = 8 * 1024
@@ -41,7 +42,7 @@ PIECE_LEAST, PIECE_MOST = 8 * 1024, 64 * 1024
 # Three characters of a small set, some way apart: in text and in random bytes alike about one place in ten thousand.
 _CUT = re.compile(rb"[a-c\x40-\x4c\x80-\x8f](?s:.{3})[d-f\x00-\x0b\x90-\x9f](?s:.{5})[g-i\x10-\x1b\xa0-\xaf]")
 _TRACKED: frozenset[Any] = frozenset({TrackedDict, TrackedList})
-Fetch = Callable[[Sequence[bytes]], dict[bytes, bytes]]
+Refs = Sequence[bytes]
 
 
 class Segment:
@@ -57,26 +58,82 @@ class Segment:
         self.keys = keys
 
 
-class Builder:
-    """Writes one base: collects the chunks that are not known to be stored already."""
+class Node(NamedTuple):
+    """A chunk: what it refers to, as often as it does, the bytes of its content, the bytes of its frame."""
 
-    def __init__(self, known: set[bytes], wrap: Callable[[bytes], bytes], tracker: Tracker):
+    refs: Refs
+    size: int
+    stored: int
+
+
+class Builder:
+    """Writes one base: collects the chunks that the base before it does not reach. `known` has those that it does."""
+
+    def __init__(self, known: dict[bytes, Node], wrap: Callable[[bytes], bytes], tracker: Tracker, weigh: Callable[[bytes], int] = len):
         self.known = known
         self.tracker = tracker
         self.wrap = wrap
+        self._weigh = weigh
         self.chunks: dict[bytes, bytes] = {}
+        self._used: dict[bytes, Node] = {}
+        self._refs: list[bytes] = []  # what the value that is being built refers to
 
-    def add(self, content: bytes) -> bytes:
+    def add(self, content: bytes, refs: Refs = ()) -> bytes:
         digest = sha256(content).digest()
-        if digest not in self.known and digest not in self.chunks:
-            self.chunks[digest] = self.wrap(content)
+        if digest not in self._used:
+            node = self.known.get(digest)
+            if node is None:
+                frame = self.chunks[digest] = self.wrap(content)
+                node = Node(refs, self._weigh(content), len(frame))
+            self._used[digest] = node
         return digest
+
+    def reuse(self, digest: bytes | None) -> bool:
+        """Whether a chunk of an earlier base can stand in this one. Not if the last one did without it: it may be gone by now."""
+        return digest is not None and (digest in self._used or digest in self.known)
+
+    def reached(self) -> dict[bytes, Node]:
+        """All chunks that this base reaches."""
+        out: dict[bytes, Node] = {}
+        todo = list(self._refs)
+        while todo:
+            digest = todo.pop()
+            if digest not in out:
+                out[digest] = self._used[digest] if digest in self._used else self.known[digest]
+                todo.extend(out[digest].refs)
+        return out
+
+    def unfolded(self, reached: dict[bytes, Node]) -> int:
+        """How many bytes the base is when every reference is followed: equal parts are stored once, but count each time."""
+        sizes: dict[bytes, int] = {}
+        todo = list(self._refs)
+        while todo:
+            node = reached[todo[-1]]
+            missing = [digest for digest in node.refs if digest not in sizes]
+            if missing:
+                todo += missing
+            else:
+                sizes[todo.pop()] = node.size + sum(sizes[digest] for digest in node.refs)
+        return sum(sizes[digest] for digest in self._refs)
+
+    def part(self, value: Any) -> tuple[bytes, Refs]:
+        """The encoding of a part, and what it refers to."""
+        if value.__class__ in FROZEN:
+            data = pack(value, hook)
+            if len(data) <= INLINE:
+                return data, ()
+        outer, self._refs = self._refs, []
+        data = self.build(value)
+        refs, self._refs = self._refs, outer
+        return data, refs or ()
 
     def build(self, value: Any) -> bytes:
         """The encoding of a value with every long part replaced by a reference."""
+        known = len(self._refs)
         raw = pack(value, self._hook)
         if len(raw) <= INLINE:
             return raw
+        del self._refs[known:]  # its parts say again what they refer to
         cls = value.__class__
         if cls is TrackedList or cls is list:
             return self._list(value)
@@ -106,24 +163,31 @@ class Builder:
         return value.__class__ in _TRACKED and value._tracker is self.tracker and bool(value._attached())
 
     def _list(self, value: Any) -> bytes:
-        items = [self.build(item) for item in list.__iter__(value)]
-        if sum(map(len, items)) <= INLINE:
-            return packb([Fragment(item) for item in items])
-        image = ListImage(list(_segments(items, self.add)))
+        parts = [self.part(item) for item in list.__iter__(value)]
+        if sum(len(item) for item, _ in parts) <= INLINE:
+            self._refs += [ref for _, refs in parts for ref in refs]
+            return packb([Fragment(item) for item, _ in parts])
+        image = ListImage(list(_segments(parts, self.add)))
         if self._follows(value):
             value._image = image
         return packb(image.top(self))
 
     def _dict(self, value: Any) -> bytes:
-        pairs = {k: pack(k, hook) + self.build(v) for k, v in dict.items(value)}
-        if sum(map(len, pairs.values())) <= INLINE:
+        pairs = {k: self.pair(k, v) for k, v in dict.items(value)}
+        if sum(len(item) for item, _ in pairs.values()) <= INLINE:
+            self._refs += [ref for _, refs in pairs.values() for ref in refs]
+            items = [item for item, _ in pairs.values()]
             if all(k.__class__ is str for k in pairs):
-                return _header(0x80, 0xDE, 0xDF, len(pairs)) + b"".join(pairs.values())
-            return packb(Ext(4, array(len(pairs) * 2, pairs.values())))
+                return _header(0x80, 0xDE, 0xDF, len(pairs)) + b"".join(items)
+            return packb(Ext(4, array(len(pairs) * 2, items)))
         image = DictImage(list(_key_segments(pairs, self.add)))
         if self._follows(value):
             value._image = image
         return packb(image.top(self))
+
+    def pair(self, key: Any, value: Any) -> tuple[bytes, Refs]:
+        data, refs = self.part(value)
+        return pack(key, hook) + data, refs
 
     def _pieces(self, kind: str, data: bytes) -> bytes:
         entries = [(self.add(piece), len(piece)) for piece in cut(data)]
@@ -134,8 +198,12 @@ class Builder:
         level = 0
         while len(entries) > 1:
             level += 1
-            entries = [(self.add(packb([list(e) for e in group])), sum(n for _, n in group)) for group in _groups(entries)]
+            entries = [(self._index(group), sum(n for _, n in group)) for group in _groups(entries)]
+        self._refs += [digest for digest, _ in entries]
         return Ext(REFERENCE, packb([kind, count, level, entries[0][0] if entries else b""]))
+
+    def _index(self, group: list[tuple[bytes, int]]) -> bytes:
+        return self.add(packb([list(entry) for entry in group]), tuple(digest for digest, _ in group))
 
 
 class ListImage:
@@ -179,17 +247,17 @@ class ListImage:
     def reference(self, value: Any, builder: Builder) -> Any:
         """Cut anew what has changed, and refer to the whole; a list that has become short stands inline again."""
         at = 0
-        gathering: list[bytes] = []
+        gathering: list[tuple[bytes, Refs]] = []
         out: list[Segment] = []
         for segment in self.segments:
-            if segment.digest is not None and (not gathering or _ends(gathering[-1])):
+            if (not gathering or _ends(gathering[-1][0])) and builder.reuse(segment.digest):
                 out.extend(_segments(gathering, builder.add))
                 gathering = []
                 out.append(segment)
                 at += segment.count
             else:
                 start, at = at, at + segment.count
-                gathering += [builder.build(item) for item in list.__getitem__(value, slice(start, at))]
+                gathering += [builder.part(item) for item in list.__getitem__(value, slice(start, at))]
         out.extend(_segments(gathering, builder.add))
         self.segments = out
         if sum(s.size for s in out) <= INLINE // 2:
@@ -234,17 +302,18 @@ class DictImage:
 
     def reference(self, value: Any, builder: Builder) -> Any:
         """Cut anew what has changed, and refer to the whole; a dict that has become short stands inline again."""
-        gathering: dict[Any, bytes] = {}
+        gathering: dict[Any, tuple[bytes, Refs]] = {}
         last = b""
         out: list[Segment] = []
         for segment in self.segments:
-            if segment.digest is not None and (not gathering or _ends(last)):
+            if (not gathering or _ends(last)) and builder.reuse(segment.digest):
                 out.extend(self._own(_key_segments(gathering, builder.add)))
                 gathering = {}
                 out.append(segment)
             else:
                 for key in segment.keys or ():
-                    last = gathering[key] = pack(key, hook) + builder.build(dict.__getitem__(value, key))
+                    gathering[key] = builder.pair(key, dict.__getitem__(value, key))
+                    last = gathering[key][0]
         out.extend(self._own(_key_segments(gathering, builder.add)))
         self.segments = out
         if sum(s.size for s in out) <= INLINE // 2:
@@ -279,29 +348,36 @@ def _ends(item: bytes) -> bool:
     return crc32(item) * TARGET < len(item) << 32
 
 
-def _runs(items: Sequence[bytes]) -> Iterator[tuple[int, int, int, bool]]:
+def _runs(parts: Sequence[tuple[bytes, Refs]]) -> Iterator[tuple[int, int, int, bool]]:
     """Where the segments are: start, stop, bytes, and whether the last item ended it."""
     start = size = 0
-    for i, item in enumerate(items):
+    for i, (item, _) in enumerate(parts):
         size += len(item)
         natural = _ends(item)
         if natural or size >= MOST:
             yield start, i + 1, size, natural
             start, size = i + 1, 0
-    if start < len(items):
-        yield start, len(items), size, False
+    if start < len(parts):
+        yield start, len(parts), size, False
 
 
-def _segments(items: list[bytes], add: Callable[[bytes], bytes]) -> Iterator[Segment]:
-    for start, stop, size, natural in _runs(items):
-        yield Segment(stop - start, add(array(stop - start, items[start:stop])), size, natural)
+Add = Callable[[bytes, Refs], bytes]
 
 
-def _key_segments(pairs: dict[Any, bytes], add: Callable[[bytes], bytes]) -> Iterator[Segment]:
-    keys, items = list(pairs), list(pairs.values())
-    for start, stop, size, natural in _runs(items):
+def _segments(parts: list[tuple[bytes, Refs]], add: Add) -> Iterator[Segment]:
+    for start, stop, size, natural in _runs(parts):
+        yield Segment(stop - start, _add(stop - start, parts[start:stop], add), size, natural)
+
+
+def _key_segments(pairs: dict[Any, tuple[bytes, Refs]], add: Add) -> Iterator[Segment]:
+    keys, parts = list(pairs), list(pairs.values())
+    for start, stop, size, natural in _runs(parts):
         n = stop - start
-        yield Segment(n, add(array(n * 2, items[start:stop])), size, natural, dict.fromkeys(keys[start:stop]))
+        yield Segment(n, _add(n * 2, parts[start:stop], add), size, natural, dict.fromkeys(keys[start:stop]))
+
+
+def _add(n: int, parts: Sequence[tuple[bytes, Refs]], add: Add) -> bytes:
+    return add(array(n, [item for item, _ in parts]), tuple(ref for _, refs in parts for ref in refs))
 
 
 def _groups(entries: list[tuple[bytes, int]]) -> Iterator[list[tuple[bytes, int]]]:
@@ -324,64 +400,3 @@ def cut(data: bytes) -> Iterator[bytes]:
         stop = found.end() if found else min(at + PIECE_MOST, len(data))
         yield data[at:stop]
         at = stop
-
-
-class Loader:
-    """Reads a base: fetches the chunks that references name, checks them, and puts the values together."""
-
-    def __init__(self, fetch: Fetch, unwrap: Callable[[bytes], bytes]):
-        self._fetch = fetch
-        self._unwrap = unwrap
-        self.decoder = Decoder(self._reference)
-
-    def load(self, root: bytes) -> Any:
-        return self.decoder.decode(root)
-
-    def contents(self, digests: Sequence[bytes]) -> list[bytes]:
-        """The contents of chunks, each checked against its name."""
-        frames = self._fetch(digests)
-        return [self._content(digest, frames.get(digest)) for digest in digests]
-
-    def _content(self, digest: bytes, frame: bytes | None) -> bytes:
-        if frame is None:
-            raise DamagedChunk(digest, "it is not stored")
-        try:
-            content = self._unwrap(frame)
-        except DamagedFrame as error:
-            raise DamagedChunk(digest, error.message) from error
-        if sha256(content).digest() != digest:
-            raise DamagedChunk(digest, "its content does not match its name")
-        return content
-
-    def leaves(self, level: int, digest: bytes) -> list[tuple[bytes, int]]:
-        """The entries of the lowest level below a reference."""
-        entries: list[tuple[bytes, int]] = [(digest, 0)]
-        for _ in range(level):
-            entries = [(e[0], e[1]) for content in self.contents([d for d, _ in entries]) for e in unpackb(content)]
-        return entries
-
-    def _reference(self, data: bytes) -> Any:
-        kind, _, level, digest = unpackb(data)
-        contents = self.contents([d for d, _ in self.leaves(level, digest)]) if digest else []
-        if kind == "l":
-            return [item for content in contents for item in self.decoder.decode(content)]
-        if kind == "d":
-            return dict(pair for content in contents for pair in pairs_of(self.decoder.decode(content)))
-        return whole(kind, b"".join(contents), self.decoder)
-
-
-def pairs_of(flat: list[Any]) -> Iterator[tuple[Any, Any]]:
-    return zip(flat[::2], flat[1::2], strict=True)
-
-
-def whole(kind: str, data: bytes, decoder: Decoder) -> Any:
-    """A value that was stored in pieces of bytes."""
-    if kind == "s":
-        return data.decode()
-    if kind == "b":
-        return data
-    if kind == "a":
-        return bytearray(data)
-    if kind == "v":
-        return decoder.decode(data)
-    raise DamagedFrame(f"reference kind {kind!r} is unknown to this program")

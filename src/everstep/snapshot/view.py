@@ -9,11 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ormsgpack import unpackb
-
 from everstep.codec.kinds import Unknown
 from everstep.codec.values import FROZEN, Decoder, decode, encode
-from everstep.snapshot.tree import Loader, pairs_of, whole
+from everstep.snapshot.loader import Entry, Loader, items_of, nonsense, pairs_of, parse_reference, whole
 
 
 class LazyLoader(Loader):
@@ -22,6 +20,9 @@ class LazyLoader(Loader):
     def __init__(self, fetch: Any, unwrap: Any):
         super().__init__(fetch, unwrap)
         self.decoder = Decoder(lambda data: Lazy(data, self))
+
+
+_NOTHING = LazyLoader(lambda digests: {}, bytes)
 
 
 class Lazy:
@@ -34,22 +35,26 @@ class Lazy:
         self._loader = loader
         self._value: Any = None
 
+    @property
+    def reference(self) -> bytes | None:
+        """The reference as it is stored, while nobody has looked behind it."""
+        return self._data
+
     def resolve(self) -> Any:
         if self._data is not None:
-            kind, _count, level, digest = unpackb(self._data)
-            entries = self._loader.leaves(level, digest) if digest else []
-            self._value = self._read(kind, _count, entries)
+            kind, count, level, digest = parse_reference(self._data)
+            self._value = self._read(kind, count, self._loader.leaves(count, level, digest))
             self._data = None
         return self._value
 
-    def _read(self, kind: str, count: int, entries: list[tuple[bytes, int]]) -> Any:
+    def _read(self, kind: str, count: int, entries: list[Entry]) -> Any:
         loader = self._loader
         if kind == "l":
-            return LazyList([(digest, n or count) for digest, n in entries], loader)
+            return LazyList(entries, loader)
         contents = loader.contents([digest for digest, _ in entries])
         if kind == "d":
-            return dict(pair for content in contents for pair in pairs_of(loader.decoder.decode(content)))
-        return whole(kind, b"".join(contents), loader.decoder)
+            return pairs_of(loader.decoder, contents, count)
+        return whole(kind, b"".join(contents), count, loader.decoder)
 
     def __getitem__(self, key: Any) -> Any:
         return self.resolve()[key]
@@ -64,19 +69,37 @@ class Lazy:
 class LazyList:
     """A long list in parts: each is (how many items, its digest) until it is read, then its items."""
 
-    __slots__ = ("_loader", "_parts")
+    __slots__ = ("_count", "_loader", "_parts")
 
     def __init__(self, entries: list[tuple[bytes, int]], loader: LazyLoader):
         self._loader = loader
         self._parts: list[tuple[int, bytes | None, list[Any]]] = [(n, digest, []) for digest, n in entries]
+        self._count = sum(n for _, n in entries)
+
+    @classmethod
+    def of(cls, items: list[Any]) -> LazyList:
+        """A list that is there, as one part."""
+        made = cls([], _NOTHING)
+        made._parts, made._count = [(len(items), None, items)], len(items)
+        return made
 
     def __len__(self) -> int:
-        return sum(n for n, _, _ in self._parts)
+        return self._count
 
-    def _items(self, k: int) -> list[Any]:
+    @property
+    def parts(self) -> list[tuple[int, bytes | None, list[Any]]]:
+        return self._parts
+
+    def content(self, k: int) -> bytes | None:
+        """The stored bytes of a part that was not read yet."""
+        digest = self._parts[k][1]
+        return None if digest is None else self._loader.contents([digest])[0]
+
+    def items(self, k: int) -> list[Any]:
+        """The items of a part, which is read now."""
         n, digest, items = self._parts[k]
         if digest is not None:
-            items = self._loader.decoder.decode(self._loader.contents([digest])[0])
+            items = items_of(self._loader.decoder, self._loader.contents([digest])[0], n)
             self._parts[k] = (n, None, items)
         return items
 
@@ -89,28 +112,33 @@ class LazyList:
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
-        k, i = self._locate(index + len(self) if index < 0 else index)
-        return self._items(k)[i]
+            return [self[i] for i in range(*index.indices(self._count))]
+        k, i = self._locate(index + self._count if index < 0 else index)
+        return self.items(k)[i]
 
     def __setitem__(self, index: Any, value: Any) -> None:
         if not isinstance(index, slice):
             k, i = self._locate(index)
-            self._items(k)[i] = value
+            self.items(k)[i] = value
             return
-        start, stop, _ = index.indices(len(self))
-        for i in range(max(start, stop) - 1, start - 1, -1):
+        start, stop, _ = index.indices(self._count)
+        for i in range(stop - 1, start - 1, -1):
             k, j = self._locate(i)
-            del self._items(k)[j]
+            del self.items(k)[j]
             self._resize(k)
-        k, j = self._locate(start) if start < len(self) else (len(self._parts), 0)
-        if k == len(self._parts):
-            self._parts.append((0, None, []))
-        self._items(k)[j:j] = value
+        k, j = self._locate(start) if start < self._count else self._end()
+        self.items(k)[j:j] = value
         self._resize(k)
 
+    def _end(self) -> tuple[int, int]:
+        """Where to put what comes behind all items: behind those that were put there before, or in a new part."""
+        if not self._parts or self._parts[-1][1] is not None:
+            self._parts.append((0, None, []))
+        return len(self._parts) - 1, self._parts[-1][0]
+
     def _resize(self, k: int) -> None:
-        items = self._parts[k][2]
+        n, _, items = self._parts[k]
+        self._count += len(items) - n
         self._parts[k] = (len(items), None, items)
 
 
@@ -123,7 +151,10 @@ def view(value: Any) -> Any:
         return DictView(value)
     if cls is list or cls is LazyList:
         return ListView(value)
-    return value if cls in FROZEN else decode(encode(plain(value)))  # a copy: what is handed out may be changed, the view may not
+    if cls in FROZEN:
+        return value
+    with nonsense():
+        return decode(encode(plain(value)))  # a copy: what is handed out may be changed, the view may not
 
 
 def plain(value: Any) -> Any:

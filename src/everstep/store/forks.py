@@ -37,7 +37,8 @@ def fork_before(backend: Backend, framer: Framer, row: RunRow, address: str, id:
         known = ", ".join(dict.fromkeys(str(r.note) for r in records if r.kind == Kind.STEP)) or "none"
         raise NotFound(f"run {row.id!r} has no recorded step {address!r}", remedy=f"Its steps are: {known[:500]}.")
     first = places[0]
-    saves = [r for r in records if r.kind == Kind.CHECKPOINT and r.seq < first]
+    mark = reading.prune_mark(backend, row)  # the code of the workflow rebuilds the state: an older one will do, or none
+    saves = [r for r in records if r.kind == Kind.CHECKPOINT and r.seq < first and (mark is None or mark.has_state(r.number))]
     return _make(backend, framer, row, saves[-1] if saves else None, [r for r in records if r.seq < first], id, None)
 
 
@@ -47,8 +48,7 @@ def _before(backend: Backend, row: RunRow, origin: Record) -> list[Record]:
         records = reading.checked(backend, row, 1, origin.seq - 1)
         if "workflow" in _start_of(records):
             return records
-    steps = backend.records(row.id, 1, origin.seq, (Kind.STEP.value,))
-    return [reading.checked(backend, row, r.seq, None)[-1] for r in steps if _has_key(r)]
+    return [record for record in reading.checked(backend, row, 1, origin.seq) if _has_key(record)]
 
 
 def _make(

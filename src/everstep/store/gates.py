@@ -9,9 +9,8 @@ from typing import Any
 from everstep.backends.base import Backend
 from everstep.codec.values import decode
 from everstep.records import Kind, Record, RunRow
-from everstep.store.journal import name_of, open_body
+from everstep.store.journal import name_of, open_body, read
 from everstep.store.model import when
-from everstep.store.reading import checked
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +39,14 @@ class Gate:
 def list_gates(backend: Backend, row: RunRow) -> list[Gate]:
     """All gates that a run has come to, in the order in which they were asked."""
     found: dict[str, Gate] = {}
-    for record in backend.records(row.id, 1, row.head_seq, (Kind.GATE.value, Kind.ANSWER.value)):
-        proved = checked(backend, row, record.seq, None)[-1]
-        address, body = proved.note or "", open_body(proved)
-        if proved.kind == Kind.GATE:
-            found[address] = _asked(row, proved, address, body)
+    for record in read(backend, row, 1):
+        if record.kind not in (Kind.GATE, Kind.ANSWER):
+            continue
+        address, body = record.note or "", open_body(record)
+        if record.kind == Kind.GATE:
+            found[address] = _asked(row, record, address, body)
         else:
-            found[address] = _answered(row, proved, address, body, found.get(address))
+            found[address] = _answered(row, record, address, body, found.get(address))
     return list(found.values())
 
 

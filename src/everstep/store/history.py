@@ -8,11 +8,11 @@ from typing import Any
 from everstep.backends.base import Backend
 from everstep.codec.values import revived
 from everstep.errors import NotFound
-from everstep.records import RunRow
+from everstep.records import Pruned, Record, RunRow
 from everstep.snapshot.delta import SPLICE, Op, fields_of, inside, same
 from everstep.snapshot.diff import Change, between, changes
 from everstep.store.model import Checkpoint
-from everstep.store.reading import checkpoint_record, deltas_of, load
+from everstep.store.reading import checkpoint_record, deltas_of, load, prune_mark
 
 
 def diff(backend: Backend, a: tuple[RunRow, int], b: tuple[RunRow, int]) -> list[Change]:
@@ -38,18 +38,26 @@ def diff(backend: Backend, a: tuple[RunRow, int], b: tuple[RunRow, int]) -> list
 def blame(backend: Backend, row: RunRow, number: int, path: Sequence[Any]) -> Checkpoint:
     """The checkpoint that last changed the value at a path, read from the deltas backwards.
 
-    A splice before it in the same list moves the path with it, so blame follows an item and not a position.
+    A splice before it in the same list moves the path with it, so blame follows an item and not a position. What happened at a
+    pruned checkpoint is blamed on the next one that was kept: there it shows.
     """
     try:
         wanted = _absolute(load(backend, row, number).value, path)
     except (KeyError, IndexError, TypeError, AttributeError):
         raise NotFound(f"{row.id}@{number} has nothing at {list(path)!r:.100}", remedy="Look at the state: store.load(ref).") from None
     last = number
+    mark = prune_mark(backend, row)
+    kept: Record | None = None
     while last >= 1:
         first = max(1, last - 255)
         for record, ops in reversed(deltas_of(backend, row, first, last)):
+            if mark is not None and not mark.has_state(record.number):
+                continue
+            kept, above = record, kept
+            if above is not None and above.number > record.number + 1 and _differs(backend, row, above.number, record.number, wanted):
+                return Checkpoint(above)
             if ops is None:
-                if record.number == 1 or _differs(backend, row, record.number, wanted):
+                if record.number == 1 or _changed(backend, row, record.number, wanted, mark):
                     return Checkpoint(record)
                 continue
             moved = _before(ops, wanted)
@@ -57,7 +65,7 @@ def blame(backend: Backend, row: RunRow, number: int, path: Sequence[Any]) -> Ch
                 return Checkpoint(record)
             wanted = moved
         last = first - 1
-    return Checkpoint(checkpoint_record(backend, row, 1))
+    return Checkpoint(kept if kept is not None else checkpoint_record(backend, row, 1))
 
 
 def _absolute(value: Any, path: Sequence[Any]) -> tuple[Any, ...]:
@@ -91,10 +99,15 @@ def _before(ops: list[Op], path: tuple[Any, ...]) -> tuple[Any, ...] | None:
     return path
 
 
-def _differs(backend: Backend, row: RunRow, number: int, path: tuple[Any, ...]) -> bool:
-    """Whether a checkpoint without a delta changed a path: by comparing it with the one before."""
+def _changed(backend: Backend, row: RunRow, number: int, path: tuple[Any, ...], mark: Pruned | None) -> bool:
+    """Whether a checkpoint without a delta changed a path: by comparing it with the one before, if that was kept."""
+    return (mark is None or mark.has_state(number - 1)) and _differs(backend, row, number, number - 1, path)
+
+
+def _differs(backend: Backend, row: RunRow, number: int, before: int, path: tuple[Any, ...]) -> bool:
+    """Whether two checkpoints have different values at a path."""
     now = inside(load(backend, row, number).value, path)
     try:
-        return not same(inside(load(backend, row, number - 1).value, path), now)
+        return not same(inside(load(backend, row, before).value, path), now)
     except (KeyError, IndexError, TypeError, AttributeError):
         return True

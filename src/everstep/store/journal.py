@@ -29,8 +29,8 @@ from everstep.codec.kinds import kind_of, make_error, take_error
 from everstep.codec.values import Decoder, decode, encode, revived
 from everstep.errors import DamagedFrame, DamagedRecord, EverstepError, StepFailed
 from everstep.records import Kind, Record, RunRow
+from everstep.snapshot.loader import Loader
 from everstep.snapshot.saver import Saver
-from everstep.snapshot.tree import Loader
 from everstep.store.model import when
 from everstep.store.reading import checked
 

@@ -67,10 +67,11 @@ class RunInfo:
 class Checkpoint:
     """The record that a run had a snapshot at a moment."""
 
-    __slots__ = ("_record",)
+    __slots__ = ("_pruned", "_record")
 
-    def __init__(self, record: Record):
+    def __init__(self, record: Record, pruned: bool = False):
         self._record = record
+        self._pruned = pruned
 
     @property
     def run(self) -> str:
@@ -138,6 +139,11 @@ class Checkpoint:
         return self._record.digest.hex()
 
     @property
+    def pruned(self) -> bool:
+        """Whether its state was dropped by retention; the record stays."""
+        return self._pruned
+
+    @property
     def ref(self) -> str:
         return f"{self.run}@{self.number}"
 
@@ -152,7 +158,10 @@ class Checkpoint:
 
 
 def when(us: int) -> datetime:
-    return datetime.fromtimestamp(us / 1_000_000, UTC)
+    try:
+        return datetime.fromtimestamp(us / 1_000_000, UTC)
+    except (ValueError, OverflowError, OSError) as error:
+        raise DamagedFrame(f"{us} µs is no time") from error
 
 
 HEADER = "$"
@@ -161,7 +170,12 @@ _UNUSED = (0.0, 0, 0, 0.0)
 
 def from_meta(text: str | None) -> dict[str, Any]:
     """The metadata that the program gave."""
-    found: dict[str, Any] = json.loads(text) if text else {}
+    try:
+        found = json.loads(text) if text else {}
+    except (ValueError, RecursionError) as error:
+        raise DamagedFrame("metadata that is no JSON") from error
+    if not isinstance(found, dict):
+        raise DamagedFrame("metadata that is no JSON object")
     found.pop(HEADER, None)
     return found
 
@@ -174,7 +188,7 @@ def header_of(text: str | None) -> dict[str, Any]:
         header = json.loads(text).get(HEADER) or {}
         used, counts, base = header.get("used", _UNUSED), header.get("counts") or {}, header.get("base", 0)
         good = len(used) == 4 and all(isinstance(n, (int, float)) for n in (*used, *counts.values())) and isinstance(base, int)
-    except (AttributeError, TypeError, ValueError):
+    except (AttributeError, TypeError, ValueError, RecursionError):
         good = False
     if not good:
         raise DamagedFrame("the metadata of a checkpoint is not what the runtime writes")

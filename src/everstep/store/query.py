@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
+from itertools import zip_longest
 from math import isfinite
 from typing import Any
 
 from everstep.backends.base import Backend, Query
-from everstep.errors import DamagedRecord, InvalidArgument
+from everstep.backends.matching import fits_run
+from everstep.errors import DamagedRecord, DamagedRun, InvalidArgument
 from everstep.ids import check_tag
-from everstep.records import RunRow, Status
+from everstep.records import ZERO, Record, RunRow, Status, record_fault
 from everstep.store.model import HEADER, Checkpoint, Page, RunInfo
-from everstep.store.refs import verified
+from everstep.store.reading import prune_mark
+from everstep.store.refs import tags_of, verified
 
 _MOST = 10_000
 Time = datetime | float | int
@@ -52,7 +55,12 @@ def _check_numbers(filters: dict[str, Any]) -> None:
 def list_runs(backend: Backend, query: Query) -> Page[RunInfo]:
     limit, query.limit = query.limit, None if query.limit is None else query.limit + 1
     found = backend.runs(query)
-    page: Page[RunInfo] = Page(RunInfo.of(verified(row)) for _, row in found[:limit])
+    for _, row in found:
+        if not fits_run(verified(row), query):  # an index that points to another run
+            raise DamagedRun(
+                f"the listing names run {row.id!r}, which does not fit", remedy="Find out what else is wrong: store.verify('full')."
+            )
+    page: Page[RunInfo] = Page(RunInfo.of(row) for _, row in found[:limit])
     page.next = found[limit - 1][0] if limit is not None and len(found) > limit else None
     return page
 
@@ -62,9 +70,45 @@ def list_checkpoints(backend: Backend, row: RunRow, query: Query) -> Page[Checkp
     found = backend.checkpoints(row.id, query)
     if any(r.number > row.checkpoints or r.seq > row.head_seq for r in found):
         raise DamagedRecord(row.id, row.head_seq, "there are checkpoints beyond the head")
-    page: Page[Checkpoint] = Page(Checkpoint(record) for record in found[:limit])
+    _prove(backend, row, found)
+    if query == Query(oldest_first=query.oldest_first, after=query.after, limit=query.limit):
+        _miss_none(row, found, query)
+    page: Page[Checkpoint] = Page(with_tags_and_marks(backend, row, found[:limit]))
     page.next = found[limit - 1].number if limit is not None and len(found) > limit else None
     return page
+
+
+def _prove(backend: Backend, row: RunRow, found: list[Record]) -> None:
+    """Each record against its digest; that of the record before it is all that is needed for it."""
+    before = backend.digests(row.id, [record.seq - 1 for record in found])
+    for record in found:
+        fault = record_fault(before.get(record.seq - 1, ZERO), record)
+        if fault:
+            raise DamagedRecord(row.id, record.seq, fault, record.number)
+
+
+def _miss_none(row: RunRow, found: list[Record], query: Query) -> None:
+    """A listing of everything has all numbers, from where it begins to where it was cut."""
+    end = row.checkpoints + 1
+    beyond = (query.after or 0) + 1 if query.oldest_first else end if query.after is None else min(query.after, end)
+    numbers = range(beyond, end) if query.oldest_first else range(beyond - 1, 0, -1)
+    for number, record in zip_longest(numbers[: query.limit], (record.number for record in found)):
+        if number != record:
+            raise DamagedRecord(row.id, row.head_seq, f"checkpoint {number} is missing from the listing", number)
+
+
+def with_tags_and_marks(backend: Backend, row: RunRow, records: list[Record]) -> list[Checkpoint]:
+    """Checkpoints with the tags that they were given later, and whether they were pruned."""
+    if not records:
+        return []
+    numbers = [record.number for record in records]
+    mark = prune_mark(backend, row)
+    names: dict[int, list[str]] = {}
+    for tag in tags_of(backend, row, min(numbers), max(numbers)):
+        names.setdefault(tag.number, []).append(tag.name)
+    for record in records:
+        record.tags += tuple(name for name in names.get(record.number, ()) if name not in record.tags)
+    return [Checkpoint(record, mark is not None and not mark.has_state(record.number)) for record in records]
 
 
 def check_tags(tag: str | Iterable[str]) -> tuple[str, ...]:

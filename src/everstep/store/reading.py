@@ -1,7 +1,8 @@
 """Loads snapshots: the base at or before a checkpoint and the deltas after it, every byte checked on the way.
 
 Relies on a backend for records and chunks and on `snapshot` for what they mean. Never returns an older state for a newer one:
-damage is an error that names what is damaged and, for the head, the newest checkpoint that is good.
+damage is an error that names what is damaged and, for the head, the newest checkpoint that is good. A checkpoint whose state was
+dropped on purpose is told from one that is damaged by the run's prune mark.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from typing import Any
 from everstep.backends.base import Backend
 from everstep.codec.frame import unwrap
 from everstep.codec.values import Decoder, revived
-from everstep.errors import Damaged, DamagedRecord, MissingHead
-from everstep.records import ZERO, Kind, Record, RunRow, record_fault
+from everstep.errors import Damaged, DamagedRecord, DamagedRun, MissingHead, PrunedCheckpoint
+from everstep.records import ZERO, Base, Kind, Pruned, Record, RunRow, record_fault
 from everstep.snapshot.delta import Op, apply
+from everstep.snapshot.loader import Loader
 from everstep.snapshot.saver import NO_DELTA
-from everstep.snapshot.tree import Loader
 
 _STATE = (Kind.CHECKPOINT.value, Kind.BASE.value)
 
@@ -75,10 +76,10 @@ def checked(backend: Backend, row: RunRow, first: int, last: int | None) -> list
     """Records first..last, gap-free and each matching its digest; the head also matching the run row."""
     last = first if last is None else last
     records = backend.records(row.id, max(1, first - 1), last)
-    expected = list(range(max(1, first - 1), last + 1))
-    if [r.seq for r in records] != expected:
-        missing = sorted(set(expected) - {r.seq for r in records})
-        raise _gone(row, missing[-1] if missing else first)
+    expected = range(max(1, first - 1), last + 1)
+    if len(records) != len(expected) or any(r.seq != seq for r, seq in zip(records, expected, strict=True)):
+        found = {r.seq for r in records}
+        raise _gone(row, next((seq for seq in reversed(expected) if seq not in found), first))
     before = ZERO
     for i, record in enumerate(records):
         if i or record.seq == 1:
@@ -96,11 +97,19 @@ def load(backend: Backend, row: RunRow, number: int) -> Loaded:
     """The snapshot of one checkpoint; an error about the head names the newest good one."""
     try:
         with no_collection():
-            return _load(backend, row, number)
+            return _load_beside_prune(backend, row, number)
     except Damaged as error:
         if number != row.checkpoints:
             raise
         raise of_head(backend, row, error) from error.__cause__
+
+
+def _load_beside_prune(backend: Backend, row: RunRow, number: int) -> Loaded:
+    """Looks twice before it speaks of damage: a prune may have replaced the base between reading its record and reading its chunks."""
+    try:
+        return load_only(backend, row, number)
+    except Damaged:
+        return load_only(backend, row, number)
 
 
 @contextmanager
@@ -122,31 +131,33 @@ def of_head(backend: Backend, row: RunRow, error: Damaged) -> Damaged:
 
 def last_error(backend: Backend, row: RunRow) -> dict[str, str] | None:
     """What the newest status record says went wrong."""
-    found = backend.records(row.id, 1, row.head_seq, (Kind.STATUS.value,), newest=1)
-    if not found:
+    record = newest_of(backend, row, Kind.STATUS)
+    if record is None:
         return None
-    record = checked(backend, row, found[0].seq, None)[-1]
     said = Decoder().decode(_content(row, record))
     error = said.get("error") if isinstance(said, dict) else None
     return {name: str(error.get(name)) for name in ("type", "message", "traceback")} if isinstance(error, dict) else None
 
 
+def newest_of(backend: Backend, row: RunRow, kind: Kind) -> Record | None:
+    """The newest record of a kind; all from there to the head is proved, so that none can hide behind a wrong kind."""
+    found = backend.records(row.id, 1, row.head_seq, (kind.value,), newest=1)
+    records = checked(backend, row, found[0].seq if found else 1, row.head_seq) if row.head_seq else []
+    return next((record for record in reversed(records) if record.kind == kind), None)
+
+
 def newest_good(backend: Backend, row: RunRow, number: int) -> int | None:
     """The newest checkpoint up to a number that can be loaded, if any."""
-    while number >= 1:
-        try:
-            _load(backend, row, number)
-        except Damaged:
-            number -= 1
-        else:
-            return number
-    return None
+    from everstep.store import salvage
+
+    return salvage.newest_good(backend, row, number)
 
 
-def _load(backend: Backend, row: RunRow, number: int) -> Loaded:
+def load_only(backend: Backend, row: RunRow, number: int) -> Loaded:
+    """The snapshot of one checkpoint, without a word about others if it is damaged."""
     base, deltas = _records(backend, row, number)
     loader = Loader(lambda digests: backend.chunks(row.family, digests), unwrap)
-    value = loader.load(_content(row, base)) if base is not None else None
+    value = loader.load(base) if base is not None else None
     decoder = Decoder()
     size = 0
     for record in deltas:
@@ -163,7 +174,7 @@ def look(backend: Backend, row: RunRow, number: int) -> Any:
     try:
         base, deltas = _records(backend, row, number)
         loader = LazyLoader(lambda digests: backend.chunks(row.family, digests), unwrap)
-        value = loader.load(_content(row, base)) if base is not None else None
+        value = loader.load(base) if base is not None else None
         decoder = Decoder()
         for record in deltas:
             value = apply(value, _ops(decoder, _content(row, record), row, record))
@@ -175,19 +186,40 @@ def look(backend: Backend, row: RunRow, number: int) -> Any:
 
 
 def deltas_of(backend: Backend, row: RunRow, first: int, last: int) -> list[tuple[Record, list[Op] | None]]:
-    """The checkpoints first..last with their deltas; None where a base stands in for one."""
+    """The checkpoints first..last with their deltas; None where a base stands in for one, or where it was pruned (then it has no body)."""
     start, stop = seq_of(backend, row, first), seq_of(backend, row, last)
     decoder = Decoder()
     out: list[tuple[Record, list[Op] | None]] = []
     for record in checked(backend, row, start, stop):
         if record.kind == Kind.CHECKPOINT:
-            content = _content(row, record)
+            content = NO_DELTA if record.body is None else unwrap(record.body)
             out.append((record, None if content == NO_DELTA else _ops(decoder, content, row, record)))
     return out
 
 
-def _records(backend: Backend, row: RunRow, number: int) -> tuple[Record | None, list[Record]]:
-    """The base to start from, and the checkpoints after it up to the wanted one; all verified."""
+def prune_mark(backend: Backend, row: RunRow) -> Pruned | None:
+    """What was pruned of a run, proved."""
+    mark = backend.pruned(row.id)
+    if mark is not None and (mark.digest() != mark.check or mark.key != row.key):
+        raise DamagedRun(f"the prune mark of run {row.id!r} does not match its digest")
+    return mark
+
+
+def added_base(backend: Backend, row: RunRow, number: int) -> Base | None:
+    """The newest base that prune added at or before a checkpoint, proved."""
+    for base in backend.bases(row.id, number):
+        if base.digest() != base.check or base.key != row.key:
+            raise DamagedRun(f"the added base for {row.id}@{base.number} does not match its digest")
+        return base
+    return None
+
+
+def _records(backend: Backend, row: RunRow, number: int) -> tuple[bytes | None, list[Record]]:
+    """The content of the base to start from, and the checkpoints after it up to the wanted one; all verified."""
+    if number != row.checkpoints:  # the head is never pruned
+        mark = prune_mark(backend, row)
+        if mark is not None and not mark.has_state(number):
+            raise pruned_error(row, number, mark)
     target = seq_of(backend, row, number)
     bound = min(target + 1, row.head_seq)  # a base for this very checkpoint follows right behind it
     bases = [b for b in backend.records(row.id, 1, bound, (Kind.BASE.value,), newest=2) if b.number <= number]
@@ -200,12 +232,37 @@ def _records(backend: Backend, row: RunRow, number: int) -> tuple[Record | None,
     expected = list(range((base.number if base else 0) + 1, number + 1))
     if [r.number for r in deltas] != expected:
         raise DamagedRecord(row.id, target, f"the checkpoints before {number} do not follow each other", number)
-    return base, deltas
+    if (base is not None and base.body is None) or any(r.body is None for r in deltas):
+        return _around_pruned(backend, row, number, deltas)
+    return None if base is None else _content(row, base), deltas
+
+
+def _around_pruned(backend: Backend, row: RunRow, number: int, deltas: list[Record]) -> tuple[bytes, list[Record]]:
+    """The same where bodies are missing: from a base that prune added, if there is one with all that follows it."""
+    mark = prune_mark(backend, row)
+    base = added_base(backend, row, number)
+    after = [r for r in deltas if base is not None and r.number > base.number]
+    if base is not None and number - base.number == len(after) and all(r.body is not None for r in after):
+        return unwrap(base.body), after
+    missing = [r for r in deltas if r.body is None and (mark is None or mark.has_body(r.seq))]
+    if mark is None or missing:
+        where = missing[-1] if missing else deltas[-1] if deltas else None
+        raise DamagedRecord(row.id, where.seq if where else 0, "its body is gone, and nobody pruned it", number)
+    if mark.has_state(number):
+        raise DamagedRecord(row.id, deltas[-1].seq if deltas else 0, "the base that it stands on is gone", number)
+    raise pruned_error(row, number, mark)
+
+
+def pruned_error(row: RunRow, number: int, mark: Pruned) -> PrunedCheckpoint:
+    """That a checkpoint was pruned, and which are the nearest that were not."""
+    before = next((n for n in range(number - 1, 0, -1) if mark.has_state(n)), None)
+    after = next((n for n in range(number + 1, row.checkpoints + 1) if mark.has_state(n)), None)
+    return PrunedCheckpoint(row.id, number, (before, after))
 
 
 def _content(row: RunRow, record: Record) -> bytes:
     if record.body is None:
-        raise DamagedRecord(row.id, record.seq, "its body was pruned", record.number)
+        raise DamagedRecord(row.id, record.seq, "its body is gone", record.number)
     return unwrap(record.body)
 
 

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-from everstep.backends.base import Backend, Query
+from everstep.backends.base import MAX_SEQ, Backend, Query
 from everstep.errors import AmbiguousRef, DamagedRun, NotFound
 from everstep.ids import check_id, parse_ref
-from everstep.records import RunRow
+from everstep.records import CHILD, RunRow, Status, Tag
 
 _SHOWN = 8
+_LAST_TIME = 250_000_000_000_000_000  # µs: the year 9892, which datetime can still show
+_STATUSES = frozenset(status.value for status in Status)
 
 
 def verified(row: RunRow) -> RunRow:
     """The row, if it is what was stored."""
     if row.digest() != row.check:
         raise DamagedRun(f"the row of run {row.id!r} does not match its digest")
+    if not _makes_sense(row):  # a digest can be made to fit
+        raise DamagedRun(f"the row of run {row.id!r} holds values that no run has")
     return row
+
+
+def _makes_sense(row: RunRow) -> bool:
+    times = 0 <= row.created_at <= _LAST_TIME and 0 <= row.updated_at <= _LAST_TIME and 0 <= row.since <= _LAST_TIME
+    counts = 0 <= row.checkpoints <= row.head_seq <= MAX_SEQ and row.epoch >= 0 and row.stored >= 0 and row.parent_number >= CHILD
+    return times and counts and row.status in _STATUSES
 
 
 def find_run(backend: Backend, run: str) -> RunRow:
@@ -55,10 +65,15 @@ def _number(backend: Backend, row: RunRow, at: int | str | None) -> int:
         return row.checkpoints
     if isinstance(at, int):
         return at
-    tags = backend.tags(row.id)
-    if any(tag.check != tag.digest() or tag.key != row.key for tag in tags):
-        raise DamagedRun(f"a tag of run {row.id!r} does not match its digest", remedy="Name the checkpoint by its number.")
-    numbers = [tag.number for tag in tags if tag.name == at]
+    numbers = [tag.number for tag in tags_of(backend, row) if tag.name == at]
     if not numbers:
         raise NotFound(f"run {row.id!r} has no checkpoint tagged {at!r}")
     return max(numbers)
+
+
+def tags_of(backend: Backend, row: RunRow, first: int | None = None, last: int | None = None) -> list[Tag]:
+    """The tags of a run, or of some of its checkpoints, proved."""
+    tags = backend.tags(row.id, first, last)
+    if any(tag.check != tag.digest() or tag.key != row.key for tag in tags):
+        raise DamagedRun(f"a tag of run {row.id!r} does not match its digest", remedy="Name the checkpoint by its number.")
+    return tags

@@ -7,7 +7,7 @@ Relies on a backend for bytes and on `snapshot` for what they mean. Thread-safe.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from everstep.backends.base import Backend, Commit
 from everstep.clock import clock
@@ -23,32 +23,63 @@ from everstep.store.refs import find_run, resolve, verified
 from everstep.store.writing import Chain, Entry, new_row
 
 if TYPE_CHECKING:  # what only some programs use is imported when they do
+    from everstep.store.checkup import Checkup
+    from everstep.store.cleanup import Cleaned, Cleaner, Given
     from everstep.store.events import Event
     from everstep.store.forks import Edit
     from everstep.store.gates import Gate
+    from everstep.store.gc import Collected
     from everstep.store.journal import Step
+    from everstep.store.pace import Progress
+    from everstep.store.prune import PrunePlan
+    from everstep.store.report import Depth, Report
+    from everstep.store.retention import Retention
+    from everstep.store.salvage import Salvaged
     from everstep.store.upgrades import Upgrade
-    from everstep.store.verify import Depth, Report
 
 
 class BaseStore:
     """Runs, checkpoints and states in one backend."""
 
     def __init__(
-        self, backend: Backend, *, compression: Compression = "zstd", level: int | None = None, threshold: int = 256, checking: bool = False
+        self,
+        backend: Backend,
+        *,
+        compression: Compression = "zstd",
+        level: int | None = None,
+        threshold: int = 256,
+        checking: bool = False,
+        retention: Retention | None = None,
+        protect: tuple[str, ...] = (),
     ):
         self.backend = backend
         self.framer = Framer(compression, level, threshold)
         self._checking = checking
+        self._retention, self._protect = retention, protect
 
     @property
     def url(self) -> str:
         return self.backend.url
 
-    def load(self, ref: str, *, at: int | str | None = None) -> Any:
-        """The state that a ref names, as a plain fresh value. `at` may name the checkpoint instead of the ref."""
+    @overload
+    def load(self, ref: str, *, at: int | str | None = None, newest_good: Literal[False] = False) -> Any: ...
+
+    @overload
+    def load(self, ref: str, *, at: int | str | None = None, newest_good: Literal[True]) -> Salvaged: ...
+
+    def load(self, ref: str, *, at: int | str | None = None, newest_good: bool = False) -> Any:
+        """The state that a ref names, as a plain fresh value. `at` may name the checkpoint instead of the ref.
+
+        `newest_good` goes back to the newest checkpoint up to there that is not damaged, and gives a `Salvaged`, which says what it passed over.
+        """
         row, number = self._resolve(ref, at)
         self._tell("before_load", row.id, number=number)
+        if newest_good:
+            from everstep.store.salvage import salvage
+
+            salvaged = salvage(self.backend, row, number)
+            self._tell("after_load", row.id, number=salvaged.number)
+            return salvaged
         state = reading.load(self.backend, row, number).revived()
         self._tell("after_load", row.id, number=number)
         return state
@@ -84,9 +115,7 @@ class BaseStore:
         """One checkpoint."""
         row, number = resolve(self.backend, ref)
         record = reading.checkpoint_record(self.backend, row, number)
-        later = (tag.name for tag in self.backend.tags(row.id) if tag.number == number)
-        record.tags = tuple(dict.fromkeys((*record.tags, *later)))
-        return Checkpoint(record)
+        return query.with_tags_and_marks(self.backend, row, [record])[0]
 
     def diff(self, a: str, b: str) -> list[Change]:
         """The changes from the state of one ref to that of another, by path."""
@@ -137,18 +166,77 @@ class BaseStore:
         row = self.backend.run(check_id(run_id))
         if row is None:
             raise NotFound(f"there is no run {run_id!r}", remedy="Give the whole id: a beginning of one is not enough to delete a run.")
+        self._remove(verified(row))
+
+    def _remove(self, row: RunRow) -> None:
         self._tell("before_delete", row.id)
-        self.backend.delete(verified(row))
+        self.backend.delete(row)
         self._tell("after_delete", row.id)
 
     def _tell(self, name: str, run: str, **data: Any) -> None:
         """Something happened; a store with a runtime has hooks for it."""
 
-    def verify(self, depth: Depth = "quick") -> Report:
-        """Prove the store whole: quick, records or full."""
+    def verify(self, depth: Depth = "quick", *, progress: Progress | None = None, seconds: float | None = None) -> Report:
+        """Prove the store whole: quick, records or full. Others may write meanwhile.
+
+        `progress(done, total, what)` is called now and then; after `seconds` it stops, and the report says how far it came.
+        """
         from everstep.store.verify import verify
 
-        return verify(self.backend, depth)
+        return verify(self.backend, depth, progress, seconds)
+
+    def doctor(self) -> Checkup:
+        """Look for what is unsafe, wasteful or left over: findings, each with a level, a sentence and a remedy."""
+        from everstep.store.doctor import doctor
+
+        return doctor(self.backend, self.framer)
+
+    def prune(
+        self,
+        retention: Given = None,
+        *,
+        run: str | None = None,
+        dry_run: bool = False,
+        progress: Progress | None = None,
+    ) -> PrunePlan:
+        """Drop the states of checkpoints that are not kept by a retention, or else by those that were set. Others may write meanwhile.
+
+        With `run`, only of that one. A dry run changes nothing and says what would go and why.
+        """
+        return self._cleaner().prune(retention, run, dry_run, progress)
+
+    def gc(self, *, dry_run: bool = False, compact: bool = False, progress: Progress | None = None) -> Collected:
+        """Free the chunks that nothing refers to any more, and give the space back. Others may write meanwhile.
+
+        `compact` rebuilds the store without any free space, which keeps writers out.
+        """
+        return self._cleaner().gc(dry_run, compact, progress)
+
+    def cleanup(self, retention: Given = None, *, dry_run: bool = False, seconds: float | None = None) -> Cleaned:
+        """Delete runs that have ended, where their retention says so; prune, gc, and give the space back. The store remembers when that was.
+
+        After `seconds` it stops, and the next one goes on.
+        """
+        return self._cleaner().clean(retention, dry_run, seconds, self._remove)
+
+    def set_retention(self, retention: Given, *, workflow: str | None = None, run: str | None = None) -> None:
+        """Have the store remember what is kept: of every run, of those of a workflow, or of one run. None forgets it."""
+        from everstep.store.policies import set_retention
+
+        set_retention(self.backend, retention, workflow, run)
+
+    def get_retention(self, run: str | None = None) -> Retention | None:
+        """What holds for a run (its own, else that of its workflow, else that of the store), or for the store."""
+        from everstep.store.policies import Policies
+
+        policies = Policies(self.backend, self._retention)
+        found = policies.of_store() if run is None else policies.of(find_run(self.backend, run))
+        return None if found is None else found.retention
+
+    def _cleaner(self) -> Cleaner:
+        from everstep.store.cleanup import Cleaner
+
+        return Cleaner(self.backend, self.framer, self._retention, self._protect)
 
     def upgrades(self, all_checkpoints: bool = False) -> list[Upgrade]:
         """What a load would upgrade, leave unknown or refuse, over the whole store: a dry run of the types registered here."""

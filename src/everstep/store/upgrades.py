@@ -18,7 +18,7 @@ from everstep.codec.refusal import shown
 from everstep.codec.values import FROZEN, Decoder
 from everstep.errors import Damaged, EverstepError, StoreClosed
 from everstep.records import Kind, Record, RunRow
-from everstep.snapshot.tree import Loader
+from everstep.snapshot.loader import Loader
 from everstep.store.journal import CHUNKED, INLINE, open_body
 from everstep.store.reading import load
 from everstep.store.refs import verified
@@ -133,7 +133,7 @@ def _state(backend: Backend, row: RunRow, number: int) -> Any:
 
 
 def _steps(backend: Backend, row: RunRow, found: list[Upgrade]) -> None:
-    """Results and errors of steps. Records of other kinds aren't read, so the chain isn't proved: nothing is handed on from here."""
+    """Results and errors of steps. The chain isn't proved: nothing is handed on from here."""
     for record in backend.records(row.id, 1, row.head_seq, (Kind.STEP.value,)):
         for what, look in (("result", _result), ("error", _error)):
             where = f"{what} of {record.note}"

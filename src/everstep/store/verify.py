@@ -1,228 +1,196 @@
-"""Proves a store whole, in three depths. Reads only; reports, never repairs.
+"""Proves a store whole, in three depths. Reports, never repairs; writes nothing but that it was done, and when.
 
-quick      every run row, tag and letter against its digest, all of them against the manifest, every head present
-records    also every record of every run against the chain
-full       also every delta applied and every base with all its chunks decoded, each base equal to what the deltas say, every
-           letter opened, and the engine's own check
+quick      every run row, tag, letter, prune mark, added base, tombstone and fact against its digest, all of them against the manifest,
+           every place of a run taken by it or by its tombstone, every head present
+records    also every record of every run against the chain, and that a body is gone exactly where the prune mark says
+full       also every body decoded, every delta applied, every chunk read, hashed and decoded once, each base compared with what the deltas
+           say, every letter opened; what nothing refers to is counted; then the listings, the feed and the engine's own check
 
-Others may write meanwhile: what looks wrong is looked at again before it is reported.
+Others may write, prune, sweep and delete meanwhile: `run_proof` says how a change is told from damage.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from functools import partial
-from typing import Literal
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 
-from everstep.backends.base import Backend, Manifest, Query
-from everstep.codec.frame import unwrap
-from everstep.codec.values import Decoder, encode
+from everstep import clock as clocks
+from everstep.backends.base import Backend, Query
 from everstep.errors import Damaged, EverstepError, InvalidArgument, StoreClosed
-from everstep.records import ZERO, Kind, Record, RunRow, record_fault, shift
-from everstep.snapshot.delta import apply
-from everstep.snapshot.saver import NO_DELTA
-from everstep.snapshot.tree import Loader
+from everstep.records import RunRow
+from everstep.store.pace import Pace, Progress, TimeOver
+from everstep.store.report import Depth, Problem, Report
+from everstep.store.run_proof import RunProof
 
-Depth = Literal["quick", "records", "full"]
+__all__ = ["Depth", "Problem", "Report", "verify"]
 _AT_ONCE = 500
+_MOST_MISSES = 100_000  # places that are tried one by one to find the next row that can be read
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """One thing that is wrong, and where."""
-
-    code: str
-    where: str
-    what: str
-
-    def __str__(self) -> str:
-        return f"{self.where}: {self.what} [{self.code}]"
-
-
-@dataclass(slots=True)
-class Report:
-    """What was looked at and what is wrong with it."""
-
-    depth: Depth
-    problems: list[Problem] = field(default_factory=list)
-    runs: int = 0
-    records: int = 0
-    chunks: int = 0
-
-    @property
-    def ok(self) -> bool:
-        return not self.problems
-
-    def __str__(self) -> str:
-        head = f"verify {self.depth}: {self.runs} runs, {self.records} records, {self.chunks} chunks: "
-        return head + ("all good" if self.ok else "\n".join([f"{len(self.problems)} problems", *map(str, self.problems)]))
-
-
-def verify(backend: Backend, depth: Depth) -> Report:
+def verify(backend: Backend, depth: Depth = "quick", progress: Progress | None = None, seconds: float | None = None) -> Report:
     if depth not in ("quick", "records", "full"):
         raise InvalidArgument(f"{depth!r} is no depth", remedy="Use quick, records or full.")
+    pace = Pace(progress, seconds)
     report = Report(depth)
-    _Check(backend, report).all()
+    proof = RunProof(backend, depth, pace)
+    check = _Check(backend, report, pace, proof)
+    try:
+        check.all()
+    except TimeOver:
+        report.complete = False
+        report.reached = check.reached()
+    report.records = proof.records
+    report.chunks += sum(chunks.count for chunks in proof.families.values())
+    report.seconds = pace.seconds
+    _remember(backend, report, pace)
+    if report.complete:
+        pace.end("all")
     return report
 
 
+def _remember(backend: Backend, report: Report, pace: Pace) -> None:
+    """Best effort: a result that cannot be kept is still a result. A file that SQLite finds broken is not written: that might break more."""
+    try:
+        if report.problems and (pace.over or backend.check() != []):
+            report.not_recorded = "nothing is written into a store that may be broken"
+        else:
+            backend.set_fact(f"verify.{report.depth}", report.to_json(clocks.clock.now_us()))
+    except StoreClosed:
+        raise
+    except EverstepError as error:
+        report.not_recorded = error.message
+
+
 class _Check:
-    def __init__(self, backend: Backend, report: Report):
+    def __init__(self, backend: Backend, report: Report, pace: Pace, proof: RunProof):
         self._backend = backend
         self._report = report
-        self._reached: dict[bytes, set[bytes]] = {}
-        self._value: object = None  # the state up to the record that is looked at, while it is known
-        self._known = True
+        self._pace = pace
+        self._proof = proof
+        self._runs_in_all = 0
+        self._families: list[bytes] = []
 
     def all(self) -> None:
+        """One part after the other; damage that ends one of them is reported, and the next one begins."""
+        full = self._report.depth == "full"
+        for part in (
+            self._prepare,
+            self._manifest,
+            *((self._engine, self._list_families) if full else ()),
+            self._tombstones,
+            self._facts,
+            self._runs,
+        ):
+            self._guard(part)
+        if full:
+            self._guard(self._unreachable)
+
+    def _guard(self, part: Callable[[], object]) -> None:
         try:
-            self._runs()
+            part()
         except StoreClosed:
             raise
         except EverstepError as error:
             self._add(error, "store")
-        if self._report.depth == "full":
-            self._report.problems.extend(Problem("E400", "engine", sentence) for sentence in self._backend.check())
+            self._proof.certain = False
+
+    def reached(self) -> str:
+        """How far it came, in words."""
+        runs = f"{self._report.runs} of {self._runs_in_all} runs"
+        done, total = self._pace.done, max(self._pace.done, self._pace.total)
+        return runs if self._report.depth == "quick" else f"{runs}, {done:,} of {total:,} bytes"
 
     def _add(self, error: EverstepError, where: str) -> None:
-        self._report.problems.append(Problem(error.code, where, error.message))
+        self._report.add([Problem(error.code, where, error.message)])
 
-    def _guard(self, where: str, look: Callable[[], object]) -> None:
+    def _prepare(self) -> None:
+        """How much there is to do. What cannot be told is said by what comes next."""
+        with suppress(Damaged):
+            self._runs_in_all = self._pace.total = self._backend.manifest().runs
+            if self._report.depth != "quick" and self._pace.watched:
+                stats = self._backend.stats()
+                self._pace.total = stats["record_bytes"] + (stats["chunk_bytes"] if self._report.depth == "full" else 0)
+        self._pace.on(0, "manifest")
+
+    def _manifest(self) -> None:
+        census = self._backend.census()
+        if census.runs != census.found_runs:
+            self._manifest_problem(f"it counts {census.runs} runs, {census.found_runs} are there")
+        elif census.total != census.found_total:
+            self._manifest_problem("the runs, what stands beside them, the tombstones and the facts are not those that it was made of")
+        if census.places != census.found_runs + census.tombstones:
+            self._manifest_problem(
+                f"{census.places} runs were ever created; {census.found_runs} are there and {census.tombstones} have a tombstone"
+            )
+
+    def _manifest_problem(self, what: str) -> None:
+        self._report.add([Problem("E500", "manifest", what)])
+
+    def _engine(self) -> None:
+        self._pace.on(0, "engine")
+        found = self._backend.check(lambda: self._pace.over)
+        if found is None:
+            raise TimeOver
+        self._report.add(Problem("E400", "engine", sentence) for sentence in found)
+
+    def _facts(self) -> None:
+        """What the store was told to remember: a policy that was changed by damage would have the wrong things pruned."""
         try:
-            look()
-        except EverstepError as error:
-            self._add(error, where)
+            self._backend.facts("")
+        except Damaged as error:
+            self._add(error, "facts")
+
+    def _list_families(self) -> None:
+        """Before any run is looked at: what a new run writes meanwhile is not taken for unreachable."""
+        self._families = self._backend.families()
+
+    def _tombstones(self) -> None:
+        after = 0
+        while True:
+            found = self._backend.tombstones(after, _AT_ONCE)
+            for stone in found:
+                if stone.digest() != stone.check:
+                    self._report.add([Problem("E500", f"tombstone {stone.place}", "it does not match its digest")])
+            if len(found) < _AT_ONCE:
+                return
+            after = found[-1].place
+            self._pace.on(0, "tombstones")
 
     def _runs(self) -> None:
-        before = self._backend.manifest()
-        total, after = ZERO, None
+        for place, row in self._rows():
+            self._report.runs += 1
+            self._report.add(self._proof.problems(place, row))
+            if self._report.depth == "quick":
+                self._pace.on(1, f"run {row.id}")
+
+    def _rows(self) -> Iterator[tuple[int, RunRow]]:
+        """Every run, oldest first. A row that cannot be read is passed over, and those behind it are found all the same."""
+        after, limit, misses = 0, _AT_ONCE, 0
         while True:
-            rows = self._backend.runs(Query(oldest_first=True, after=after, limit=_AT_ONCE))
-            for after, row in rows:  # noqa: B007 -- the last one is the cursor
-                total = shift(total, (), [row.check])
-                total = shift(total, (), self._tags(row))
-                total = shift(total, (), self._letters(row))
-                self._report.runs += 1
-                self._guard(f"run {row.id}", lambda row=row: self._run(row))  # type: ignore[misc]
-            if len(rows) < _AT_ONCE:
-                break
-        manifest = self._backend.manifest()
-        if manifest != before:  # somebody wrote: compare in a quick pass, while nobody does
-            manifest, total, self._report.runs = self._quiet_pass(manifest, total)
-        if manifest.runs != self._report.runs:
-            self._report.problems.append(Problem("E500", "manifest", f"it counts {manifest.runs} runs, {self._report.runs} are there"))
-        elif manifest.total != total:
-            self._report.problems.append(Problem("E500", "manifest", "the runs, tags and letters are not those that it was made of"))
-
-    def _quiet_pass(self, manifest: Manifest, total: bytes) -> tuple[Manifest, bytes, int]:
-        """The manifest, and what it should be, at a moment when both are still; if there is none, it is taken as it is."""
-        for _ in range(20):
-            before = self._backend.manifest()
-            rows = [row for _, row in self._backend.runs(Query(oldest_first=True))]
-            tags = [tag.check for row in rows for tag in self._backend.tags(row.id)]
-            letters = [letter.check for row in rows for letter in self._backend.letters(row.id)]
-            if self._backend.manifest() == before:
-                return before, shift(ZERO, (), [*(row.check for row in rows), *tags, *letters]), len(rows)
-        return manifest, manifest.total, manifest.runs
-
-    def _tags(self, row: RunRow) -> list[bytes]:
-        tags = self._backend.tags(row.id)
-        newest = self._backend.run(row.id) or row
-        row = newest if newest.key == row.key else row
-        for tag in tags:
-            if tag.digest() != tag.check or tag.key != row.key or not 1 <= tag.number <= row.checkpoints:
-                self._report.problems.append(Problem("E501", f"run {row.id}", f"tag {tag.name!r} does not match its digest"))
-        return [tag.check for tag in tags]
-
-    def _letters(self, row: RunRow) -> list[bytes]:
-        letters = self._backend.letters(row.id)
-        now = self._backend.run(row.id)
-        same = now is None or now.key == row.key  # else the run was replaced meanwhile, and these are letters to its successor
-        for letter in letters:
-            where = f"run {row.id}, letter {letter.name}"
-            if letter.digest() != letter.check or (same and letter.key != row.key):
-                self._report.problems.append(Problem("E501", where, "it does not match its digest"))
-            elif self._report.depth == "full":
-                self._guard(where, partial(unwrap, letter.body))
-        return [letter.check for letter in letters]
-
-    def _run(self, row: RunRow) -> None:
-        """Look at one run, and again if it moved on meanwhile and something looked wrong."""
-        for _ in range(5):
-            known = len(self._report.problems)
-            self._look(row)
-            now = self._backend.run(row.id)
-            if len(self._report.problems) == known or (now is not None and now.check == row.check):
-                return
-            del self._report.problems[known:]
-            if now is None:
-                return  # it was deleted
-            row = now
-
-    def _look(self, row: RunRow) -> None:
-        if row.digest() != row.check:
-            self._report.problems.append(Problem("E503", f"run {row.id}", "its row does not match its digest"))
-        elif self._report.depth == "quick":
-            self._head(row)
-        else:
-            self._records(row)
-
-    def _head(self, row: RunRow) -> None:
-        found = self._backend.records(row.id, row.head_seq, row.head_seq + 1)
-        if [r.seq for r in found] != [row.head_seq] or found[0].digest != row.head_digest:
-            self._report.problems.append(Problem("E504", f"run {row.id}", "its newest record is not the one that the row names"))
-
-    def _records(self, row: RunRow) -> None:
-        before, seq, number = ZERO, 0, 0
-        self._value, self._known = None, True
-        while seq < row.head_seq:
-            batch = self._backend.records(row.id, seq + 1, min(seq + _AT_ONCE, row.head_seq))
-            if not batch:
-                self._report.problems.append(Problem("E504", f"run {row.id}", f"records {seq + 1} to {row.head_seq} are gone"))
-                return
-            for record in batch:
-                number += record.kind == Kind.CHECKPOINT
-                fault = self._fault(record, before, seq, number)
-                if fault:
-                    self._report.problems.append(Problem("E501", f"run {row.id}, record {record.seq}", fault))
-                self._report.records += 1
-                before, seq = record.digest, record.seq
-                if self._report.depth == "full" and not fault:
-                    self._guard(f"run {row.id}, record {seq}", lambda r=record: self._body(row, r))  # type: ignore[misc]
-        if before != row.head_digest or number != row.checkpoints or self._backend.records(row.id, row.head_seq + 1, row.head_seq + 1):
-            self._report.problems.append(Problem("E504", f"run {row.id}", "its records do not end where the row says"))
-
-    def _fault(self, record: Record, before: bytes, seq: int, number: int) -> str | None:
-        if record.seq != seq + 1:
-            return f"records {seq + 1} to {record.seq - 1} before it are gone"
-        if record.number != number:
-            return f"it counts {record.number} checkpoints where there are {number}"
-        return record_fault(before, record)
-
-    def _body(self, row: RunRow, record: Record) -> None:
-        if record.body is None:
-            self._known = False
-            return
-        content = unwrap(record.body)
-        if record.kind == Kind.CHECKPOINT:
-            self._known = self._known and content != NO_DELTA
-            ops = Decoder().decode(content)
-            if self._known:
-                self._value = apply(self._value, ops)
-        elif record.kind == Kind.BASE:
-            seen = self._reached.setdefault(row.family, set())
-            loader = Loader(lambda digests: self._fetch(row.family, digests, seen), unwrap)
             try:
-                value = loader.load(content)
+                rows = self._backend.runs(Query(oldest_first=True, after=after, limit=limit))
             except Damaged as error:
-                raise Damaged(f"the base for checkpoint {record.number}: {error.message}") from error
-            if self._known and encode(value) != encode(self._value):
-                raise Damaged(f"the base for checkpoint {record.number} is not what the deltas before it say")
-            self._value, self._known = value, True
+                if limit == 1:
+                    self._add(error, "store")
+                    self._proof.certain = False
+                    after, misses = after + 1, misses + 1
+                    if misses > _MOST_MISSES:
+                        return
+                limit = 1
+                continue
+            yield from rows
+            if len(rows) < limit:
+                return
+            after, limit = rows[-1][0], _AT_ONCE
 
-    def _fetch(self, family: bytes, digests: object, seen: set[bytes]) -> dict[bytes, bytes]:
-        frames = self._backend.chunks(family, digests)  # type: ignore[arg-type]
-        self._report.chunks += len(set(frames) - seen)
-        seen.update(frames)
-        return frames
+    def _unreachable(self) -> None:
+        """Chunks that nothing refers to are no fault, but that they are what they are called is proved as of all others."""
+        for family in self._families:
+            chunks = self._proof.chunks(family)
+            left = chunks.unreachable()
+            if self._proof.certain and chunks.certain:
+                self._report.unreachable += len(left)
+                self._report.unreachable_bytes += sum(left.values())
+            for error in chunks.prove_alone(left):
+                self._report.add([Problem(error.code, f"chunks of family {family.hex()[:16]}", f"{error.message}; nothing refers to it")])
+            self._report.chunks += len(left)

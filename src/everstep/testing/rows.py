@@ -14,10 +14,11 @@ from everstep.records import ZERO, Kind, Letter, RunRow, Worker, make_record
 def new_run(name: str | None = None, **fields: Any) -> RunRow:
     """A sealed row of a run that has no record yet."""
     now = clocks.clock.now_us()
+    key = os.urandom(16)
     row = RunRow(
         id=name or new_id(),
-        key=os.urandom(16),
-        family=os.urandom(16),
+        key=key,
+        family=key,
         workflow=None,
         session=None,
         tags=(),

@@ -60,7 +60,11 @@ SELECT key, name, number, at, "check" FROM tags WHERE run = ? ORDER BY name, num
 
 -- name: tags_between
 -- The tags of some checkpoints of a run.
-SELECT number, name FROM tags WHERE run = ? AND number BETWEEN ? AND ? ORDER BY number, name
+SELECT key, name, number, at, "check" FROM tags WHERE run = ? AND number BETWEEN ? AND ?
+
+-- name: digest
+-- What proves one record and all before it.
+SELECT digest FROM records WHERE id = ?
 
 -- name: letters
 -- All letters of a run.
@@ -107,7 +111,7 @@ SELECT id, host, pid, boot, started_at, expires_boot, expires_at FROM workers
 
 -- name: manifest
 -- The manifest, with the id of the run that was committed to last.
-SELECT total, manifest.runs, runs.id FROM manifest LEFT JOIN runs ON runs.pk = manifest.latest WHERE manifest.pk = 1
+SELECT total, manifest.runs, runs.id, next - 1, writes FROM manifest LEFT JOIN runs ON runs.pk = manifest.latest WHERE manifest.pk = 1
 
 -- name: count_runs
 -- How many runs.
@@ -126,25 +130,54 @@ SELECT count(*), coalesce(sum(length(frame)), 0) FROM chunks
 SELECT count(*) FROM letters
 
 -- name: families
--- The name of every chunk.
-SELECT family, digest FROM chunks ORDER BY family, digest
+-- Every family that has a chunk or a run.
+SELECT family FROM chunks UNION SELECT family FROM runs ORDER BY 1
 
--- name: integrity
--- SQLite's own check of pages, indexes and types.
-PRAGMA integrity_check
+-- name: chunk_sizes
+-- The name of every chunk of a family, and its size.
+SELECT digest, length(frame) FROM chunks WHERE family = ?
 
--- name: listing
--- What the tables that only serve listings say otherwise than the rows that they were made from.
-SELECT 'tag ' || name || ' of run ' || run || ' points at a record that is not its checkpoint' FROM tags
-WHERE NOT EXISTS (SELECT 1 FROM records WHERE id = (tags.run << 31 | tags.seq) AND number = tags.number AND kind = 'checkpoint')
-UNION ALL
-SELECT 'tag ' || tag || ' of run ' || pk || ' is listed, but not in its row' FROM run_tags
-WHERE NOT EXISTS (SELECT 1 FROM runs, json_each(runs.tags) WHERE runs.pk = run_tags.pk AND json_each.value = run_tags.tag)
-UNION ALL
-SELECT 'tag ' || json_each.value || ' of run ' || runs.pk || ' is not listed' FROM runs, json_each(runs.tags)
-WHERE NOT EXISTS (SELECT 1 FROM run_tags WHERE run_tags.pk = runs.pk AND run_tags.tag = json_each.value)
-UNION ALL
-SELECT 'letter ' || name || ' is for run ' || run || ', which is not there' FROM letters WHERE run NOT IN (SELECT pk FROM runs)
-UNION ALL
-SELECT 'the manifest names a last run that is not there' FROM manifest
-WHERE (latest IS NOT NULL AND latest NOT IN (SELECT pk FROM runs)) OR next <= coalesce((SELECT max(pk) FROM runs), 0)
+-- name: pruned
+-- The prune mark of a run.
+SELECT key, ranges, freed, at, numbers, "check" FROM pruned WHERE run = ?
+
+-- name: bases
+-- The bases that prune added to a run.
+SELECT key, number, at, body, "check" FROM bases WHERE run = ? ORDER BY number
+
+-- name: base_upto
+-- The newest added base at or before a checkpoint.
+SELECT key, number, at, body, "check" FROM bases WHERE run = ? AND number <= ? ORDER BY number DESC LIMIT 1
+
+-- name: tombstones
+-- What is left of deleted runs, beyond a place.
+SELECT pk, id, key, family, created_at, at, head_seq, head_digest, checkpoints, "check" FROM tombstones WHERE pk > ? ORDER BY pk LIMIT ?
+
+-- name: fact
+-- What is remembered under a name.
+SELECT name, value, "check" FROM facts WHERE name = ?
+
+-- name: facts
+-- What is remembered under all names that begin so.
+SELECT name, value, "check" FROM facts WHERE substr(name, 1, length(?1)) = ?1 ORDER BY name
+
+-- name: schema
+-- Every table and index; as bytes, because a damaged one may be no text.
+SELECT CAST(type AS BLOB), CAST(name AS BLOB), CAST(tbl_name AS BLOB), CAST(coalesce(sql, '') AS BLOB) FROM sqlite_schema
+
+-- name: seen
+-- Which store this is, and how often it was written.
+SELECT identity, writes FROM manifest WHERE pk = 1
+
+-- name: total
+-- The sum in the manifest.
+SELECT total FROM manifest WHERE pk = 1
+
+-- name: all_checks
+-- All that the sum in the manifest is made of.
+SELECT "check" FROM runs UNION ALL SELECT "check" FROM tags UNION ALL SELECT "check" FROM letters UNION ALL SELECT "check" FROM pruned
+UNION ALL SELECT "check" FROM bases UNION ALL SELECT "check" FROM tombstones UNION ALL SELECT "check" FROM facts
+
+-- name: places
+-- The place of every run.
+SELECT pk FROM runs ORDER BY pk

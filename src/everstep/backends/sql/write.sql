@@ -14,7 +14,7 @@ ROLLBACK
 
 -- name: manifest
 -- The manifest row, with the primary key that the next run gets and the end of the feed.
-SELECT total, runs, next, latest, feed, fed FROM manifest WHERE pk = 1
+SELECT total, runs, next, latest, feed, fed, writes FROM manifest WHERE pk = 1
 
 -- name: format
 -- Which format the store has by now.
@@ -22,11 +22,19 @@ PRAGMA user_version
 
 -- name: set_manifest
 -- The manifest after the batch.
-UPDATE manifest SET total = ?, runs = ?, next = ?, latest = ?, feed = ?, fed = ? WHERE pk = 1
+UPDATE manifest SET total = ?, runs = ?, next = ?, latest = ?, feed = ?, fed = ?, writes = ? WHERE pk = 1
 
 -- name: set_feed
 -- The end of the feed alone.
 UPDATE manifest SET feed = ?, fed = ? WHERE pk = 1
+
+-- name: set_identity
+-- What tells this store from every other one.
+UPDATE manifest SET identity = ? WHERE pk = 1
+
+-- name: set_total
+-- The sum alone.
+UPDATE manifest SET total = ? WHERE pk = 1
 
 -- name: add_feed
 -- A full part of the feed.
@@ -69,9 +77,49 @@ UPDATE runs SET epoch = ?, worker = ?, since = ?, "check" = ? WHERE pk = ? AND "
 INSERT INTO records (id, kind, epoch, at, number, note, tags, meta, digest, body_digest, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: add_chunk
--- One chunk. One that is there has the same content, unless it was damaged: then this heals it.
-INSERT INTO chunks (family, digest, frame) VALUES (?, ?, ?)
-ON CONFLICT (family, digest) DO UPDATE SET frame = excluded.frame WHERE frame IS NOT excluded.frame
+-- One chunk. One that is there has the same content, unless it was damaged: then this heals it. The stamp keeps it from being swept.
+INSERT INTO chunks (family, digest, frame, stamp) VALUES (?, ?, ?, ?)
+ON CONFLICT (family, digest) DO UPDATE SET frame = excluded.frame, stamp = excluded.stamp
+
+-- name: is_family
+-- Whether a run is there and of a family.
+SELECT 1 FROM runs WHERE id = ? AND family = ?
+
+-- name: prune_mark
+-- The prune mark of a run, as far as a fence needs it.
+SELECT "check" FROM pruned WHERE run = ?
+
+-- name: set_prune_mark
+-- The prune mark of a run, in place of the one before.
+INSERT OR REPLACE INTO pruned (run, key, ranges, freed, at, numbers, "check") VALUES (?, ?, ?, ?, ?, ?, ?)
+
+-- name: take_record
+-- A record that has a body, without it; it is put back with a digest in its place.
+DELETE FROM records WHERE id = ? AND body IS NOT NULL RETURNING id, kind, epoch, at, number, note, tags, meta, digest
+
+-- name: add_base
+-- A base that prune adds.
+INSERT INTO bases (run, number, key, at, body, "check") VALUES (?, ?, ?, ?, ?, ?)
+
+-- name: take_base
+-- An added base that is not needed any more, and what leaves the manifest with it.
+DELETE FROM bases WHERE run = ? AND number = ? RETURNING "check"
+
+-- name: sweep
+-- A chunk that nobody reaches, unless it was written after that was found out.
+DELETE FROM chunks WHERE family = ? AND digest = ? AND stamp <= ? RETURNING length(frame)
+
+-- name: add_tombstone
+-- What is left of a deleted run.
+INSERT INTO tombstones (pk, id, key, family, created_at, at, head_seq, head_digest, checkpoints, "check") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+
+-- name: set_fact
+-- Something to remember.
+INSERT INTO facts (name, value, "check") VALUES (?, ?, ?)
+
+-- name: take_fact
+-- Something to forget, and what leaves the manifest with it.
+DELETE FROM facts WHERE name = ? RETURNING "check"
 
 -- name: add_tag
 -- One tag; one that is there is left alone.
@@ -121,6 +169,7 @@ DELETE FROM workers WHERE id = ?
 -- name: checks
 -- What leaves the manifest with a run, besides its row.
 SELECT "check" FROM tags WHERE run = ?1 UNION ALL SELECT "check" FROM letters WHERE run = ?1
+UNION ALL SELECT "check" FROM pruned WHERE run = ?1 UNION ALL SELECT "check" FROM bases WHERE run = ?1
 
 -- name: drop_run
 -- The row of a run.
@@ -137,6 +186,14 @@ DELETE FROM tags WHERE run = ?
 -- name: drop_letters
 -- The letters of a run.
 DELETE FROM letters WHERE run = ?
+
+-- name: drop_prune_mark
+-- The prune mark of a run.
+DELETE FROM pruned WHERE run = ?
+
+-- name: drop_bases
+-- The added bases of a run.
+DELETE FROM bases WHERE run = ?
 
 -- name: family_lives
 -- Whether any run of a family is left.

@@ -17,12 +17,14 @@ from everstep.testing.conformance.listing import CheckpointQuerySuite, RunQueryS
 from everstep.testing.conformance.records import ChunksSuite, RecordsSuite, TagsSuite
 from everstep.testing.conformance.runs import LifeSuite, ManifestSuite, RunsSuite
 from everstep.testing.conformance.suite import OpenHandle, Suite
+from everstep.testing.conformance.upkeep import FactsSuite, PruneSuite, SweepSuite, TombstonesSuite
 from everstep.testing.conformance.writers import FencingSuite, GroupCommitSuite, LeaseSuite
 
 __all__ = [
     "CheckpointQuerySuite",
     "ChunksSuite",
     "ConformanceSuite",
+    "FactsSuite",
     "FeedSuite",
     "FencingSuite",
     "GroupCommitSuite",
@@ -31,11 +33,14 @@ __all__ = [
     "LifeSuite",
     "ManifestSuite",
     "OpenHandle",
+    "PruneSuite",
     "RecordsSuite",
     "RunQuerySuite",
     "RunsSuite",
     "Suite",
+    "SweepSuite",
     "TagsSuite",
+    "TombstonesSuite",
 ]
 
 
@@ -52,6 +57,10 @@ class ConformanceSuite(
     CheckpointQuerySuite,
     ManifestSuite,
     GroupCommitSuite,
+    PruneSuite,
+    SweepSuite,
+    TombstonesSuite,
+    FactsSuite,
     LifeSuite,
 ):
     """Everything."""

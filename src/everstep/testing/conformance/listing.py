@@ -115,14 +115,20 @@ class CheckpointQuerySuite(Suite):
         assert self.checkpoint_ids(long, oldest_first=True) == list(range(1, 11))
         assert long.checkpoints("nobody", Query()) == []
 
-    def test_tags_given_later_count_and_stand_after_the_records_own(self, long: Backend) -> None:
+    def test_tags_given_later_count_but_are_not_those_of_the_record(self, long: Backend) -> None:
         found = {r.number: r.tags for r in long.checkpoints("long", Query())}
-        assert found[3] == ("third", "early", "later")
-        assert found[5] == ("later",)
+        assert found[3] == ("third",)
+        assert found[5] == ()
+        assert [(tag.name, tag.number) for tag in long.tags("long", 3, 5)] == [("early", 3), ("later", 3), ("later", 5), ("third", 3)]
         assert found[4] == ()
         assert self.checkpoint_ids(long, tags=("later",)) == [5, 3]
         assert self.checkpoint_ids(long, tags=("third", "later")) == [3]
         assert self.checkpoint_ids(long, tags=("third",), oldest_first=True, limit=2) == [3, 6]
+
+    def test_digests_are_those_of_the_records(self, long: Backend) -> None:
+        records = long.records("long", 0, 99)
+        assert long.digests("long", [r.seq for r in records] + [0, 999]) == {r.seq: r.digest for r in records}
+        assert long.digests("nobody", [1]) == {}
 
     def test_a_cursor_is_a_number(self, long: Backend) -> None:
         assert self.checkpoint_ids(long, after=4) == [3, 2, 1]

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from everstep.backends.base import Backend, Commit
-from everstep.records import Record, RunRow
+from everstep.backends.base import Backend, Commit, Query
+from everstep.records import ZERO, Record, RunRow, fact_check, shift
 from everstep.testing.rows import new_run, next_commit
 
 OpenHandle = Callable[[], Backend]
@@ -39,6 +39,17 @@ class Suite:
         commit = next_commit(was, body, **fields)
         backend.commit(commit)
         return commit.run
+
+    @staticmethod
+    def computed(backend: Backend) -> bytes:
+        """What the sum in the manifest should be."""
+        checks = [tombstone.check for tombstone in backend.tombstones()]
+        checks += [fact_check(name, value) for name, value in backend.facts().items()]
+        for _, row in backend.runs(Query()):
+            mark = backend.pruned(row.id)
+            checks += [row.check, *(tag.check for tag in backend.tags(row.id)), *(letter.check for letter in backend.letters(row.id))]
+            checks += [*([] if mark is None else [mark.check]), *(base.check for base in backend.bases(row.id))]
+        return shift(ZERO, [], checks)
 
     @staticmethod
     def names(found: list[tuple[int, RunRow]]) -> list[str]:

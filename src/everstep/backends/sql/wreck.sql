@@ -1,0 +1,55 @@
+-- Reads from a store that may be damaged and of any format. Each has a name and a sentence; backends/queries.py loads them.
+
+-- name: runs
+-- The rows of runs between two places, without an index that may be damaged.
+SELECT pk, id, key, family, workflow, session, tags, note, meta, parent, parent_number, created_at, status, updated_at, head_seq,
+    head_digest, checkpoints, stored, epoch, worker, since, "check"
+FROM runs NOT INDEXED WHERE pk BETWEEN ? AND ? ORDER BY pk
+
+-- name: records
+-- The records between two ids.
+SELECT id, kind, epoch, at, number, note, tags, meta, digest, body_digest, body FROM records WHERE id BETWEEN ? AND ? ORDER BY id
+
+-- name: tags
+-- All tags of a run.
+SELECT key, name, number, at, "check" FROM tags NOT INDEXED WHERE run = ?
+
+-- name: letters
+-- All letters of a run.
+SELECT key, name, due, at, body, "check" FROM letters NOT INDEXED WHERE run = ?
+
+-- name: pruned
+-- The prune mark of a run.
+SELECT key, ranges, freed, at, numbers, "check" FROM pruned WHERE run = ?
+
+-- name: bases
+-- The added bases of a run.
+SELECT key, number, at, body, "check" FROM bases WHERE run = ?
+
+-- name: tombstones
+-- The tombstones between two places.
+SELECT pk, id, key, family, created_at, at, head_seq, head_digest, checkpoints, "check" FROM tombstones WHERE pk BETWEEN ? AND ?
+
+-- name: chunk
+-- One chunk.
+SELECT frame FROM chunks WHERE family = ? AND digest = ?
+
+-- name: manifest
+-- The manifest of any format.
+SELECT * FROM manifest WHERE pk = 1
+
+-- name: feed_before
+-- The part of the feed that begins before a position.
+SELECT first, entries FROM feed WHERE first < ? ORDER BY first DESC LIMIT 1
+
+-- name: facts
+-- What the store remembers.
+SELECT name, value, "check" FROM facts
+
+-- name: format
+-- Which format the store says that it has.
+PRAGMA user_version
+
+-- name: tables
+-- Which tables there are.
+SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%'

@@ -1,0 +1,61 @@
+"""What keeps a store in SQLite small, beside what `sqlite_transaction` does to its tables: giving free space back, and facts.
+
+A store that was made by format 3 has pointer maps, with which pages at the end of the file can be moved into free ones a few at a time.
+An older one gets them when it is compacted: rebuilt in one transaction, during which nobody else writes.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+import apsw
+
+from everstep.backends import queries
+from everstep.backends.sqlite_errors import write_error
+from everstep.backends.sqlite_file import SqliteFile
+from everstep.backends.sqlite_rows import fact_values
+from everstep.backends.sqlite_transaction import Transaction
+from everstep.backends.sqlite_wal import WalKeeper
+
+_SEEN = queries.load("read")["seen"]
+
+
+def seen(connection: apsw.Connection) -> tuple[bytes, int]:
+    """What tells this store from every other one, empty if it cannot be read, and how often it was written."""
+    identity, writes = connection.execute(_SEEN).fetchone() or (b"", 0)
+    return (identity, writes) if type(identity) is bytes and type(writes) is int else (b"", 0)
+
+
+def shrink(transaction: Transaction, most: int) -> int:
+    """Move pages from the end of the file into free ones, and cut the file there; gives the bytes."""
+    connection = transaction.connection
+    before = pages(connection)
+    connection.execute(f"PRAGMA incremental_vacuum({max(1, most // page_size(connection))})").fetchall()
+    return (before - pages(connection)) * page_size(connection)
+
+
+def compact(file: SqliteFile, wal: WalKeeper) -> int:
+    """Rebuild the file without free pages, and with pointer maps from now on."""
+    try:
+        with closing(file.writer()) as connection:
+            before = pages(connection) * page_size(connection)
+            # The rebuilt copy is as large as the store: it belongs on the disk, not into memory.
+            connection.execute("PRAGMA temp_store = FILE; PRAGMA auto_vacuum = INCREMENTAL; VACUUM").fetchall()
+            after = pages(connection) * page_size(connection)
+    except apsw.Error as error:
+        raise write_error(error, file.path) from error
+    wal.merge()
+    return before - after
+
+
+def pages(connection: apsw.Connection) -> int:
+    return int(connection.pragma("page_count"))
+
+
+def page_size(connection: apsw.Connection) -> int:
+    return int(connection.pragma("page_size"))
+
+
+def set_fact(transaction: Transaction, asked: tuple[str, str | None]) -> None:
+    name, value = asked
+    transaction.set_fact(name, None if value is None else fact_values(name, value))

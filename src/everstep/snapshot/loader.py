@@ -1,0 +1,210 @@
+"""Reads bases: fetches the chunks that references name, checks them, and puts the values together. `tree` has their format. No I/O of its own.
+
+What is stored may come from an enemy, who makes digests right. So nothing is believed: levels, counts and types are checked, and what a base
+unfolds to is held against what is stored for it. Equal parts are stored once, so a few bytes may honestly stand for many. Where they are more
+than DOUBTFUL times as many, the memory that the value will take is estimated: LIGHT bytes are always allowed, and beyond that HEAVY times what is
+stored. `saver` sees to it that what it stores is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from hashlib import sha256
+from typing import Any
+
+from ormsgpack import unpackb
+
+from everstep.codec.frame import weight
+from everstep.codec.values import Decoder
+from everstep.errors import DamagedChunk, DamagedFrame
+
+MOST_LEVELS = 64
+MOST_ITEMS = 1 << 48
+DOUBTLESS, DOUBTFUL = 1 << 20, 16
+LIGHT, HEAVY = 160 << 20, 16_000
+Fetch = Callable[[Sequence[bytes]], dict[bytes, bytes]]
+Entry = tuple[bytes, int]
+
+
+@contextmanager
+def nonsense() -> Iterator[None]:
+    """Whatever goes wrong with values that don't fit together is damage."""
+    try:
+        yield
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        raise DamagedFrame(f"a base holds what is no value: {error!r:.200}") from error
+
+
+def parse_reference(data: bytes) -> tuple[str, int, int, bytes]:
+    """Kind, count, level and digest of a reference."""
+    with nonsense():
+        kind, count, level, digest = unpackb(data)
+    if type(kind) is not str or type(digest) is not bytes or not _is_count(count) or type(level) is not int:
+        raise DamagedFrame("a reference without kind, count, level and digest")
+    if not 0 <= level <= MOST_LEVELS or len(digest) not in (0, 32) or (not digest and (count or level)):
+        raise DamagedFrame(f"a reference of level {level} to {count} items names nothing")
+    return kind, count, level, digest
+
+
+def _is_count(n: Any) -> bool:
+    return type(n) is int and 0 <= n <= MOST_ITEMS
+
+
+def entries_of(content: bytes) -> list[Entry]:
+    """The entries of an index."""
+    with nonsense():
+        found = [(digest, count) for digest, count in unpackb(content)]
+    if any(type(digest) is not bytes or len(digest) != 32 or not _is_count(count) or not count for digest, count in found):
+        raise DamagedFrame("an index with an entry that names no chunk")
+    return found
+
+
+class Loader:
+    """Reads one base."""
+
+    def __init__(self, fetch: Fetch, unwrap: Callable[[bytes], bytes]):
+        self._fetch = fetch
+        self._unwrap = unwrap
+        self.decoder = Decoder(self._reference)
+        self._root: bytes | None = None
+        self._unfolded = self._stored = 0
+        self._seen: set[bytes] = set()
+
+    def load(self, root: bytes) -> Any:
+        self._root = root
+        return self.decoder.decode(root)
+
+    def contents(self, digests: Sequence[bytes]) -> list[bytes]:
+        """The contents of chunks, each checked against its name."""
+        frames = self._fetch(digests)
+        known = {digest: self._content(digest, frames.get(digest)) for digest in dict.fromkeys(digests)}
+        if self._root is not None:
+            self._count(digests, frames, known)
+        return [known[digest] for digest in digests]
+
+    def _content(self, digest: bytes, frame: bytes | None) -> bytes:
+        if frame is None:
+            raise DamagedChunk(digest, "it is not stored")
+        try:
+            content = self._unwrap(frame)
+        except DamagedFrame as error:
+            raise DamagedChunk(digest, error.message) from error
+        if sha256(content).digest() != digest:
+            raise DamagedChunk(digest, "its content does not match its name")
+        return content
+
+    def _count(self, digests: Sequence[bytes], frames: dict[bytes, bytes], known: dict[bytes, bytes]) -> None:
+        """Hold what was unfolded against what is stored for it. The beginning of a base may have the equal parts: then all of it is looked at."""
+        new = known.keys() - self._seen
+        self._seen |= new
+        self._stored += sum(len(frames[digest]) for digest in new)
+        self._unfolded += sum(len(known[digest]) for digest in digests)
+        if self._root is not None and doubtful(self._unfolded, self._stored):
+            root, self._root = self._root, None
+            heavy, stored = Unfolding(self).of(root)
+            if too_heavy(heavy, stored):
+                raise DamagedFrame(f"{stored:,} stored bytes claim to be a value that takes {heavy:,}")
+
+    def leaves(self, count: int, level: int, digest: bytes) -> list[Entry]:
+        """The entries of the lowest level below a reference; they add up to its count."""
+        entries: list[Entry] = [(digest, count)] if digest else []
+        for _ in range(level):
+            below: list[Entry] = []
+            for (_, n), content in zip(entries, self.contents([d for d, _ in entries]), strict=True):
+                found = entries_of(content)
+                if sum(m for _, m in found) != n:
+                    raise DamagedFrame("an index does not add up to what is said of it")
+                below += found
+            entries = below
+        return entries
+
+    def _reference(self, data: bytes) -> Any:
+        kind, count, level, digest = parse_reference(data)
+        entries = self.leaves(count, level, digest)
+        contents = self.contents([d for d, _ in entries])
+        if kind == "l":
+            return [item for (_, n), content in zip(entries, contents, strict=True) for item in items_of(self.decoder, content, n)]
+        if kind == "d":
+            return pairs_of(self.decoder, contents, count)
+        return whole(kind, b"".join(contents), count, self.decoder)
+
+
+def items_of(decoder: Decoder, content: bytes, count: int) -> list[Any]:
+    """The items of a segment of a list."""
+    items = decoder.decode(content)
+    if type(items) is not list or len(items) != count:
+        raise DamagedFrame("a segment has not as many items as is said of it")
+    return items
+
+
+def pairs_of(decoder: Decoder, contents: Sequence[bytes], count: int) -> dict[Any, Any]:
+    """A dict from its segments."""
+    found: dict[Any, Any] = {}
+    for content in contents:
+        flat = decoder.decode(content)
+        if type(flat) is not list:
+            raise DamagedFrame("a segment of a dict is no list of keys and values")
+        with nonsense():
+            found.update(zip(flat[::2], flat[1::2], strict=True))
+    if len(found) != count:
+        raise DamagedFrame("a dict has not as many keys as is said of it")
+    return found
+
+
+def whole(kind: str, data: bytes, count: int, decoder: Decoder) -> Any:
+    """A value that was stored in pieces of bytes."""
+    if len(data) != count:
+        raise DamagedFrame("a value has not as many bytes as is said of it")
+    if kind == "s":
+        with nonsense():
+            return data.decode()
+    if kind == "b":
+        return data
+    if kind == "a":
+        return bytearray(data)
+    if kind == "v":
+        return decoder.decode(data)
+    raise DamagedFrame(f"reference kind {kind!r} is unknown to this program")
+
+
+def doubtful(unfolded: int, stored: int) -> bool:
+    return unfolded > DOUBTLESS + DOUBTFUL * stored
+
+
+def too_heavy(heavy: int, stored: int) -> bool:
+    return heavy > LIGHT + HEAVY * stored
+
+
+class Unfolding:
+    """How much memory a base takes, without unfolding it: each chunk is looked at once."""
+
+    def __init__(self, loader: Loader):
+        self._loader = loader
+        self._known: dict[tuple[str, int, bytes], int] = {}
+        self._stored: dict[bytes, int] = {}
+
+    def of(self, root: bytes) -> tuple[int, int]:
+        """Bytes of memory, and bytes stored for them."""
+        return self._inside(root), sum(self._stored.values())
+
+    def _inside(self, content: bytes) -> int:
+        found: list[tuple[str, int, int, bytes]] = []
+        Decoder(lambda data: found.append(parse_reference(data))).decode(content)
+        return sum(self._below(kind, count, level, digest) for kind, count, level, digest in found if digest)
+
+    def _below(self, kind: str, count: int, level: int, digest: bytes) -> int:
+        known = self._known.get((kind, level, digest))
+        if known is not None:
+            return known
+        self._known[kind, level, digest] = 0  # a chunk that refers to itself can't be made; if it were, it would end here
+        frames = self._loader._fetch([digest])
+        content = self._loader._content(digest, frames.get(digest))
+        self._stored[digest] = len(frames[digest])
+        size = len(content) if kind in "sba" else weight(content)
+        if level:
+            size += sum(self._below(kind, n, level - 1, d) for d, n in entries_of(content))
+        elif kind in "ld":
+            size += self._inside(content)
+        self._known[kind, level, digest] = size
+        return size

@@ -1,0 +1,136 @@
+"""Single flipped bits, found by trying them all: a digest says which one it was. What is found is as certain as what never was damaged.
+
+Pure, and bounded: things beyond a few kilobytes are not tried, and all tries together are counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields, replace
+from hashlib import sha256
+from typing import Any, Protocol, TypeVar
+
+from ormsgpack import packb
+
+from everstep.codec.frame import unwrap
+from everstep.errors import Damaged
+from everstep.records import Record
+
+_LONGEST = 16 * 1024
+_MOST_TRIES = 3_000_000
+_HEADER = ("kind", "epoch", "at", "number", "note", "tags", "meta")
+
+
+class Checked(Protocol):
+    """What proves itself by a digest of its own."""
+
+    @property
+    def key(self) -> bytes: ...
+
+    @property
+    def check(self) -> bytes: ...
+
+    def digest(self) -> bytes: ...
+
+
+T = TypeVar("T")
+
+
+class Healer:
+    """Puts flipped bits right, as long as it may. `healed` counts what it has found."""
+
+    def __init__(self, tries: int = _MOST_TRIES) -> None:
+        self._left = tries
+        self.healed = 0
+
+    def _may_try(self) -> bool:
+        self._left -= 1
+        return self._left >= 0
+
+    def _found(self, thing: T) -> T:
+        self.healed += 1
+        return thing
+
+    def row(self, thing: Any) -> Any | None:
+        """Anything with a digest and a check: as it was before one bit of it was flipped, or None."""
+        digest = thing.digest()
+        if _one_bit_apart(digest, thing.check):
+            return self._found(replace(thing, check=digest))
+        for name in (field.name for field in fields(thing) if field.name != "check"):
+            for value in _variants(getattr(thing, name)):
+                if not self._may_try():
+                    return None
+                other = replace(thing, **{name: value})
+                if other.digest() == thing.check:
+                    return self._found(other)
+        return None
+
+    def record(self, record: Record, before: bytes, digest: bytes) -> Record | None:
+        """A record that stands behind another and should have a digest."""
+        for header, other in self._headers(record):
+            if sha256(before + header + record.body_digest).digest() == digest:
+                return self._found(replace(other, digest=digest))
+        header = _header(record)
+        if _one_bit_apart(sha256(before + header + record.body_digest).digest(), digest):
+            return self._found(replace(record, digest=sha256(before + header + record.body_digest).digest()))
+        if record.body is None:
+            for value in _variants(record.body_digest):
+                if sha256(before + header + value).digest() == digest:
+                    return self._found(replace(record, body_digest=value, digest=digest))
+            return None
+        for body in _variants(record.body):
+            if not self._may_try():
+                return None
+            if sha256(before + header + sha256(body).digest()).digest() == digest:
+                return self._found(replace(record, body=body, body_digest=sha256(body).digest(), digest=digest))
+        return None
+
+    def _headers(self, record: Record) -> Iterator[tuple[bytes, Record]]:
+        for name in _HEADER:
+            for value in _variants(getattr(record, name)):
+                if not self._may_try():
+                    return
+                other = replace(record, **{name: value})
+                yield _header(other), other
+
+    def frame(self, frame: bytes, digest: bytes) -> bytes | None:
+        """A chunk."""
+        for other in _variants(frame):
+            if not self._may_try():
+                return None
+            try:
+                if sha256(unwrap(other)).digest() == digest:
+                    return self._found(other)
+            except Damaged:
+                continue
+        return None
+
+
+def _header(r: Record) -> bytes:
+    return packb([r.run, r.seq, r.kind, r.epoch, r.at, r.number, r.note, r.tags, r.meta])
+
+
+def _one_bit_apart(a: bytes, b: bytes) -> bool:
+    return len(a) == len(b) and (int.from_bytes(a) ^ int.from_bytes(b)).bit_count() == 1
+
+
+def _variants(value: Any) -> Iterator[Any]:
+    """A value with each of its bits flipped in turn, as far as that gives a value of its type."""
+    if isinstance(value, bytes):
+        if len(value) <= _LONGEST:
+            data = bytearray(value)
+            for bit in range(8 * len(value)):
+                data[bit >> 3] ^= 1 << (bit & 7)
+                yield bytes(data)
+                data[bit >> 3] ^= 1 << (bit & 7)
+    elif isinstance(value, str):
+        for data in _variants(value.encode()):
+            try:
+                yield data.decode()
+            except UnicodeDecodeError:
+                continue
+    elif type(value) is int:
+        yield from (value ^ 1 << bit for bit in range(63))
+    elif isinstance(value, tuple):
+        for place, item in enumerate(value):
+            yield from ((*value[:place], other, *value[place + 1 :]) for other in _variants(item))

@@ -1,0 +1,48 @@
+"""What `Store.doctor` hands out: findings, each with how bad it is, a sentence and what to do about it. Plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+Level = Literal["ok", "warn", "bad"]
+_LEVELS: tuple[Level, ...] = ("ok", "warn", "bad")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at. `remedy` is None where nothing has to be done."""
+
+    level: Level
+    name: str
+    sentence: str
+    remedy: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.level:<5}{self.name}: {self.sentence}" + (f" -> {self.remedy}" if self.remedy else "")
+
+
+@dataclass(slots=True)
+class Checkup:
+    """All findings about a store."""
+
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def level(self) -> Level:
+        """That of the worst finding."""
+        return max((finding.level for finding in self.findings), key=_LEVELS.index, default="ok")
+
+    @property
+    def ok(self) -> bool:
+        return self.level == "ok"
+
+    def __getitem__(self, name: str) -> Finding:
+        return next(finding for finding in self.findings if finding.name == name)
+
+    def __iter__(self) -> Iterator[Finding]:
+        return iter(self.findings)
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.findings))

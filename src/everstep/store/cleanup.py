@@ -1,0 +1,267 @@
+"""Cleaning up: deletes runs that ended long enough ago, prunes the others, frees their chunks, and gives the space back. By policy, and by schedule.
+
+Relies on `policies` for what holds for a run, and on `prune` and `gc` for the work. When it was last done is a fact of the store, `cleanup.last`:
+
+    {"at": µs, "complete": bool, "deleted": runs, "dropped": checkpoints, "freed": bytes, "given_back": bytes, "problems": count}
+
+Never deletes a run that is open, that a fork begins at, that has a protected tag, or whose caller may still ask for it.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal, get_args
+
+from everstep.backends.base import Backend, Query
+from everstep.clock import clock
+from everstep.codec.frame import Framer
+from everstep.errors import Conflict, Damaged, EverstepError, InvalidArgument, LeaseHeld, NotFound
+from everstep.records import CHILD, RunRow, Status
+from everstep.store.gc import Collected, Collector, Foreseen, give_back
+from everstep.store.model import when
+from everstep.store.pace import Pace, Progress
+from everstep.store.policies import Policies, forget
+from everstep.store.prune import PrunePlan, Pruner
+from everstep.store.refs import find_run
+from everstep.store.retention import PROTECTED, Retention
+from everstep.store.survey import labels_of, proved
+
+Given = Retention | Mapping[str, Any] | None
+Schedule = Literal["manual", "on_open", "daily", "weekly", "monthly"]
+SCHEDULED_SECONDS = 5.0  # a program that opens its store doesn't wait longer than this; the next one goes on
+_LAST = "cleanup.last"
+_AT_ONCE = 500
+_OVER = frozenset({Status.SUCCEEDED.value, Status.CANCELLED.value})
+_PERIODS = {"daily": "%Y-%m-%d", "weekly": "%G-%V", "monthly": "%Y-%m"}
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """A run that goes, with the bytes of all that was its own."""
+
+    run: str
+    bytes: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.run} goes: {self.reason} ({self.bytes:,} bytes)"
+
+
+@dataclass(slots=True)
+class Cleaned:
+    """What a clean-up did; of a dry run, what it would do. `complete` is False if the time was over before all was done."""
+
+    deleted: list[Deleted] = field(default_factory=list)
+    pruned: PrunePlan = field(default_factory=PrunePlan)
+    collected: Collected = field(default_factory=Collected)
+    dry_run: bool = False
+    seconds: float = 0.0
+
+    @property
+    def complete(self) -> bool:
+        return self.pruned.complete and self.collected.complete
+
+    @property
+    def freed(self) -> int:
+        """Bytes of bodies and chunks that go, less those of bases that were added."""
+        return sum(run.bytes for run in self.deleted) + self.pruned.freed - self.pruned.added + self.collected.freed
+
+    @property
+    def given_back(self) -> int:
+        """Bytes that the store gave back to the system."""
+        return self.collected.given_back
+
+    @property
+    def problems(self) -> list[str]:
+        return [*self.pruned.problems, *self.collected.problems]
+
+    def __str__(self) -> str:
+        runs = f"{len(self.deleted)} runs {'would go' if self.dry_run else 'went'}"
+        return "\n".join([runs, *map(str, self.deleted), str(self.pruned), str(self.collected)])
+
+
+class Cleaner:
+    """Upkeep of one store. `default` is the policy that stands before the store's own; `protect` are tags beside those that always protect."""
+
+    def __init__(self, backend: Backend, framer: Framer, default: Retention | None, protect: Iterable[str]):
+        self._backend = backend
+        self._framer = framer
+        self._default = default
+        self._protected = (*PROTECTED, *protect)
+
+    def prune(self, given: Given, run: str | None, dry_run: bool, progress: Progress | None) -> PrunePlan:
+        pace = Pace(progress, None)
+        unread: list[str] = []
+        rows = rows_of(self._backend, unread) if run is None else [(0, find_run(self._backend, run))]
+        out = self._pruner(given).prune(rows, pace, dry_run=dry_run, whole=run is None)
+        out.unread = unread
+        pace.end("prune")
+        return out
+
+    def gc(self, dry_run: bool, compact: bool, progress: Progress | None) -> Collected:
+        pace = Pace(progress, None)
+        out = Collector(self._backend, pace).collect(dry_run)
+        if not dry_run:
+            out.given_back = self._backend.compact() if compact else give_back(self._backend, pace)
+        pace.end("gc")
+        return out
+
+    def _policies(self, given: Given) -> Policies:
+        return Policies(self._backend, self._default, None if given is None else Retention.parse(given))
+
+    def _pruner(self, given: Given, without: Collection[str] = ()) -> Pruner:
+        return Pruner(self._backend, self._framer, self._policies(given).of, self._protected, without)
+
+    def clean(self, given: Given, dry_run: bool, seconds: float | None, delete: Callable[[RunRow], None]) -> Cleaned:
+        """All of it. `delete` removes a run."""
+        pace = Pace(None, seconds)
+        policies = self._policies(given)
+        out = Cleaned(dry_run=dry_run)
+        unread: list[str] = []
+        rows = rows_of(self._backend, unread)
+        gone = set(self._delete(rows, policies, out, delete, pace))
+        left = [(place, row) for place, row in rows if row.key not in gone]
+        without = {row.id for _, row in rows if row.key in gone}
+        out.pruned = self._pruner(given, without).prune(left, pace, dry_run=dry_run, whole=True)
+        out.pruned.unread = unread
+        out.collected = Collector(self._backend, pace, _foreseen(gone, left, out.pruned) if dry_run else None).collect(dry_run)
+        out.collected.complete = out.collected.complete and out.pruned.complete and not pace.over
+        if not dry_run:
+            out.collected.given_back = give_back(self._backend, pace)
+            for run in policies.runs():
+                if self._backend.run(run) is None:
+                    forget(self._backend, run)
+        out.seconds = pace.seconds
+        if not dry_run:
+            self._backend.set_fact(_LAST, _said(out))
+        return out
+
+    def _delete(
+        self, rows: list[tuple[int, RunRow]], policies: Policies, out: Cleaned, delete: Callable[[RunRow], None], pace: Pace
+    ) -> Iterator[bytes]:
+        """Runs that ended long enough ago; newest first, so that forks go before what they were forked from. Gives their keys."""
+        there = {row.id: row for _, row in rows}
+        forks: dict[str | None, set[str]] = {}
+        family: dict[bytes, int] = {}
+        for _, row in rows:
+            family[row.family] = family.get(row.family, 0) + 1
+            if row.parent is not None and row.parent_number != CHILD:
+                forks.setdefault(row.parent, set()).add(row.id)
+        for _, row in reversed(rows):
+            policy = policies.of(row)
+            reason = None if policy is None else self._over(row, policy.retention)
+            if reason is None or forks.get(row.id) or _wanted(row, there) or pace.over:
+                continue
+            try:
+                weight = _weight(self._backend, row, family[row.family] == 1)
+                if not out.dry_run:
+                    delete(row)
+            except (Conflict, LeaseHeld, NotFound, Damaged):
+                continue  # somebody uses it again, or was faster; of a damaged one more is said when it is to be pruned
+            out.deleted.append(Deleted(row.id, weight, reason))
+            family[row.family] -= 1
+            if row.parent is not None:
+                forks.get(row.parent, set()).discard(row.id)
+            there.pop(row.id)
+            yield row.key
+
+    def _over(self, row: RunRow, retention: Retention) -> str | None:
+        """Why a run can go as a whole, or None."""
+        age = clock.now_us() - row.updated_at
+        within = retention.within_us
+        if retention.completed != "delete" or row.status not in _OVER or row.worker is not None or within is None or age < within:
+            return None
+        try:
+            tags = {*row.tags, *(tag for names in labels_of(self._backend, row).tags.values() for tag in names)}
+        except Damaged:
+            return None  # nobody knows what protects it
+        return None if tags & set(self._protected) else f"it has {row.status} longer ago than keep_within={retention.keep_within}"
+
+
+def rows_of(backend: Backend, problems: list[str]) -> list[tuple[int, RunRow]]:
+    """Every run with its place, oldest first, proved. What is wrong with others is noted: nothing is done with them."""
+    found: list[tuple[int, RunRow]] = []
+    after, limit, last = 0, _AT_ONCE, backend.manifest().places
+    while after <= last:
+        try:
+            rows = backend.runs(Query(oldest_first=True, after=after, limit=limit))
+        except Damaged as error:
+            if limit == 1:
+                problems.append(error.message)
+                after += 1
+            limit = 1  # one row spoils its page: go up to it, and past it
+            continue
+        for after, row in rows:
+            if row.digest() == row.check:
+                found.append((after, row))
+            else:
+                problems.append(f"{row.id}: its row does not match its digest")
+        if len(rows) < limit:
+            break
+        limit = _AT_ONCE
+    return found
+
+
+def _wanted(row: RunRow, there: dict[str, RunRow]) -> bool:
+    """Whether a run was called by one that has not ended: when that is played back, it asks what came of this one."""
+    caller = there.get(row.parent) if row.parent is not None and row.parent_number == CHILD else None
+    return caller is not None and caller.status not in _OVER
+
+
+def _weight(backend: Backend, row: RunRow, last: bool) -> int:
+    """The bytes that go with a run; with the last one of a family, all chunks of that."""
+    bodies = sum(len(record.body or b"") for record in proved(backend, row)) + sum(len(base.body) for base in backend.bases(row.id))
+    return bodies + (sum(backend.chunk_sizes(row.family).values()) if last else 0)
+
+
+def _foreseen(deleted: set[bytes], rows: list[tuple[int, RunRow]], pruned: PrunePlan) -> Foreseen:
+    keys = {row.id: row.key for _, row in rows}
+    out = Foreseen(deleted)
+    for plan in (plan for plan in pruned.runs if plan.problem is None):
+        out.stay[keys[plan.run]] = plan.stay
+        out.held[keys[plan.run]] = {digest for digests in plan.held.values() for digest in digests}
+    return out
+
+
+def _said(out: Cleaned) -> str:
+    about: dict[str, Any] = {"at": clock.now_us(), "complete": out.complete, "deleted": len(out.deleted), "dropped": out.pruned.dropped}
+    return json.dumps({**about, "freed": out.freed, "given_back": out.given_back, "problems": len(out.problems)})
+
+
+def check_schedule(schedule: Schedule) -> Schedule:
+    if schedule not in get_args(Schedule):
+        raise InvalidArgument(f"schedule={schedule!r:.60} is no schedule", remedy=f"Use {', '.join(get_args(Schedule))}.")
+    return schedule
+
+
+def last_time(backend: Backend) -> tuple[datetime, bool] | None:
+    """When it was cleaned up last, and whether to the end."""
+    try:
+        said = json.loads(backend.fact(_LAST) or "null")
+        return None if said is None else (when(said["at"]), bool(said["complete"]))
+    except (ValueError, TypeError, KeyError, OverflowError, OSError):
+        return None  # a label that cannot be read: it is done once more
+
+
+def is_due(backend: Backend, schedule: Schedule) -> bool:
+    """Whether a store that is opened now is to be cleaned up: once a day, week or month (UTC), and again if it did not come to an end."""
+    if schedule == "manual":
+        return False
+    last = last_time(backend)
+    if schedule == "on_open" or last is None or not last[1]:
+        return True
+    form = _PERIODS[schedule]
+    return last[0].strftime(form) != when(clock.now_us()).strftime(form)
+
+
+def clean_if_due(backend: Backend, schedule: Schedule, clean: Callable[..., Cleaned]) -> None:
+    """What opening a store with a schedule does. Best effort: a store that cannot be cleaned up can still be used, and says what is wrong then."""
+    try:
+        if is_due(backend, schedule):
+            clean(seconds=SCHEDULED_SECONDS)
+    except EverstepError as error:
+        warnings.warn(f"the clean-up of {backend.url} failed: {error.message}", stacklevel=3)

@@ -1,0 +1,80 @@
+"""What a repair came to: what the new store holds, and everything that is lost. Plain data."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from itertools import groupby
+
+_SHOWN = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """One thing that could not be saved. `run` is None where it belongs to none, or nobody knows to which.
+
+    `what` is `run`, `checkpoint`, `note` (of a checkpoint whose state is there), `step` (also `gate`, `answer`, `timer`, `event`, `status`, `start`), `record` (nobody knows which kind it was), `end`,
+    `row`, `tag`, `feed`, `manifest`, `writes` or `bytes`; `number`, `seq` and `name` say which one.
+    """
+
+    run: str | None
+    what: str
+    reason: str
+    number: int | None = None
+    seq: int | None = None
+    name: str | None = None
+
+    @property
+    def which(self) -> str:
+        """What it is, in words."""
+        if self.what in ("checkpoint", "note"):
+            return f"{'' if self.what == 'checkpoint' else 'note of '}{self.run}@{self.number}"
+        place = f" {self.name}" if self.name is not None else f" {self.seq}" if self.seq is not None else ""
+        return f"{self.what}{place}" + (f" of {self.run}" if self.run is not None else "")
+
+    def __str__(self) -> str:
+        return f"{self.which}: {self.reason}"
+
+
+@dataclass(slots=True)
+class Repaired:
+    """What a repair wrote, and what it could not. `ok`: nothing is lost."""
+
+    source: str
+    target: str
+    runs: int = 0
+    records: int = 0
+    checkpoints: int = 0
+    """Those whose state can be loaded."""
+    chunks: int = 0
+    healed: int = 0
+    """Flipped bits that were put right."""
+    paused: list[str] = field(default_factory=list)
+    """The runs that were left paused, because they would do again what they had done."""
+    lost: list[Loss] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        return not self.lost
+
+    def __str__(self) -> str:
+        held = f"{self.runs} runs, {self.records} records, {self.checkpoints} checkpoints, {self.chunks} chunks"
+        held += f"; {self.healed} flipped bits put right" if self.healed else ""
+        lines = [f"repaired {self.source} into {self.target}: {held}"]
+        if not self.lost:
+            return lines[0] + "; nothing is lost"
+        counts = Counter(loss.what for loss in self.lost)
+        lines.append("lost: " + ", ".join(f"{count} {what}" for what, count in counts.items()))
+        shown = _together(self.lost)
+        lines += shown[:_SHOWN] + ([f"… and {len(shown) - _SHOWN} more lines; .lost has them all"] if len(shown) > _SHOWN else [])
+        return "\n".join(lines + [f"paused: {', '.join(self.paused)}"] * bool(self.paused))
+
+
+def _together(losses: list[Loss]) -> list[str]:
+    """One line for neighbours that were lost for the same reason."""
+    lines = []
+    for (_, _, reason), group in groupby(losses, lambda loss: (loss.run, loss.what, loss.reason)):
+        same = list(group)
+        which = same[0].which if len(same) == 1 else f"{same[0].which} to {same[-1].which}"
+        lines.append(f"  {which}: {reason}")
+    return lines

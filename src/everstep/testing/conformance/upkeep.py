@@ -1,0 +1,243 @@
+"""Pruning, sweeping, tombstones, facts, and what a store tells about itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import sha256
+
+import pytest
+
+from everstep.backends.base import Backend
+from everstep.backends.upkeep import Cut
+from everstep.errors import Conflict, NotFound
+from everstep.records import ZERO, Base, Pruned, RunRow, Tag, record_fault
+from everstep.testing.conformance.suite import OpenHandle, Suite
+from everstep.testing.rows import new_letter, new_run
+
+_A, _B, _C = b"a" * 32, b"b" * 32, b"c" * 32
+
+
+def cut(row: RunRow, *seqs: int, was: Pruned | None = None, bases: Sequence[Base] = (), **more: object) -> Cut:
+    """Drop the bodies `state` of these records."""
+    ranges = sorted({(seq, seq) for seq in seqs} | set(was.ranges if was is not None else ()))
+    now = Pruned.make(row.key, ranges, 5 * len(ranges), 1)
+    return Cut(row.id, was, now, [(seq, sha256(b"state").digest()) for seq in seqs], bases, **more)  # type: ignore[arg-type]
+
+
+class PruneSuite(Suite):
+    def test_a_body_is_dropped_and_the_chain_still_proves_itself(self, backend: Backend) -> None:
+        row = self.create(backend, checkpoints=4)
+        assert backend.pruned(row.id) is None
+        asked = cut(row, 1, 3)
+        backend.prune(asked)
+        records = backend.records(row.id, 0, 99)
+        assert [record.body for record in records] == [None, b"state", None, b"state"]
+        before = ZERO
+        for record in records:
+            assert record_fault(before, record) is None
+            before = record.digest
+        assert backend.pruned(row.id) == asked.now
+        assert backend.run(row.id) == row
+        assert [position for position, _ in backend.feed(0, 99)] == [1, 2, 3, 4]
+        assert backend.manifest().total == self.computed(backend)
+
+    def test_the_run_goes_on_while_it_is_pruned(self, backend: Backend) -> None:
+        row = self.create(backend, checkpoints=2)
+        backend.prune(cut(row, 1))
+        row = self.advance(backend, row)
+        assert [record.body for record in backend.records(row.id, 0, 99)] == [None, b"state", b"state"]
+        assert backend.manifest().total == self.computed(backend)
+
+    def test_one_who_does_not_know_the_mark_is_refused(self, backend: Backend) -> None:
+        row = self.create(backend, checkpoints=3)
+        first = cut(row, 1)
+        backend.prune(first)
+        before = backend.manifest()
+        for wrong in (cut(row, 2), cut(row, 2, was=Pruned.make(row.key, ((3, 3),), 5, 1))):
+            with pytest.raises(Conflict):
+                backend.prune(wrong)
+        assert backend.manifest() == before
+        assert [record.body for record in backend.records(row.id, 0, 99)] == [None, b"state", b"state"]
+        second = cut(row, 2, was=first.now)
+        backend.prune(second)
+        assert backend.pruned(row.id) == second.now
+        assert backend.manifest().total == self.computed(backend)
+
+    def test_a_body_that_is_dropped_already_is_no_fault(self, backend: Backend) -> None:
+        row = self.create(backend, checkpoints=2)
+        first = cut(row, 1)
+        backend.prune(first)
+        backend.prune(cut(row, 1, was=first.now))
+        assert backend.records(row.id, 1, 1)[0].body_digest == sha256(b"state").digest()
+
+    def test_a_run_that_is_gone_or_replaced_is_not_pruned(self, backend: Backend) -> None:
+        row = self.create(backend, "r", checkpoints=1)
+        backend.delete(row)
+        with pytest.raises(NotFound):
+            backend.prune(cut(row, 1))
+        self.create(backend, "r", checkpoints=1)
+        with pytest.raises(NotFound):
+            backend.prune(cut(row, 1))
+        assert backend.records("r", 1, 1)[0].body == b"state"
+
+    def test_added_bases_come_with_their_chunks_are_replaced_and_go(self, backend: Backend) -> None:
+        row = self.create(backend, checkpoints=9)
+        bases = [Base.make(row.key, number, 7, b"base" * number) for number in (3, 8)]
+        first = cut(row, 1, bases=bases, chunks=((_A, b"frame"),))
+        backend.prune(first)
+        assert backend.bases(row.id) == bases
+        assert [backend.bases(row.id, upto) for upto in (2, 3, 7, 8, 9)] == [[], bases[:1], bases[:1], bases[1:], bases[1:]]
+        assert backend.chunks(row.family, [_A]) == {_A: b"frame"}
+        assert backend.manifest().total == self.computed(backend)
+        other = Base.make(row.key, 8, 9, b"another")
+        backend.prune(cut(row, 2, was=first.now, bases=[other], gone=(3, 4)))
+        assert backend.bases(row.id) == [other]
+        assert backend.manifest().total == self.computed(backend)
+
+    def test_another_handle_sees_it(self, backend: Backend, open_handle: OpenHandle) -> None:
+        row = self.create(backend, checkpoints=2)
+        other = open_handle()
+        try:
+            other.prune(cut(row, 1))
+            assert backend.records(row.id, 1, 1)[0].body is None
+            row = self.advance(backend, row)
+            assert backend.manifest().total == self.computed(other)
+        finally:
+            other.close()
+
+    def test_nothing_of_a_run_that_is_not_there(self, backend: Backend) -> None:
+        assert backend.pruned("nobody") is None
+        assert backend.bases("nobody") == [] == backend.bases("nobody", 3)
+
+
+class SweepSuite(Suite):
+    def test_only_what_was_not_written_since_goes(self, backend: Backend) -> None:
+        row = self.advance(backend, self.create(backend), chunks=((_A, b"aaa"), (_B, b"bb"), (_C, b"c")))
+        stamp = backend.manifest().writes
+        row = self.advance(backend, row, chunks=((_B, b"bb"),))
+        assert backend.sweep(row.family, [_A, _B], stamp) == 3
+        assert backend.chunk_sizes(row.family) == {_B: 2, _C: 1}
+        assert backend.sweep(row.family, [_A, _B], backend.manifest().writes) == 2
+        assert backend.chunk_sizes(row.family) == {_C: 1}
+
+    def test_a_chunk_that_prune_writes_again_stays(self, backend: Backend) -> None:
+        row = self.advance(backend, self.create(backend), chunks=((_A, b"aaa"),))
+        stamp = backend.manifest().writes
+        backend.prune(cut(row, 1, chunks=((_A, b"aaa"),)))
+        assert backend.sweep(row.family, [_A], stamp) == 0
+        assert backend.chunk_sizes(row.family) == {_A: 3}
+
+    def test_other_families_are_left_alone(self, backend: Backend) -> None:
+        one = self.advance(backend, self.create(backend), chunks=((_A, b"aaa"),))
+        two = self.advance(backend, self.create(backend), chunks=((_A, b"aaa"),))
+        assert backend.sweep(one.family, [_A], backend.manifest().writes) == 3
+        assert backend.chunks(two.family, [_A]) == {_A: b"aaa"}
+        assert backend.families() == sorted([one.family, two.family])
+
+    def test_every_write_counts(self, backend: Backend) -> None:
+        counts = [backend.manifest().writes]
+        row = self.create(backend)
+        counts.append(backend.manifest().writes)
+        row = self.advance(backend, row)
+        counts.append(backend.manifest().writes)
+        backend.post(new_letter(row), row.id)
+        counts.append(backend.manifest().writes)
+        backend.delete(row)
+        counts.append(backend.manifest().writes)
+        assert counts == sorted(set(counts))
+
+    def test_space_is_given_back_and_everything_is_there_still(self, backend: Backend) -> None:
+        row = self.create(backend, checkpoints=3)
+        row = self.advance(backend, row, chunks=[(bytes([n]) * 32, bytes([n]) * 5000) for n in range(100)])
+        backend.sweep(row.family, [bytes([n]) * 32 for n in range(1, 100)], backend.manifest().writes)
+        while backend.shrink(100_000):
+            pass
+        assert backend.compact() >= 0
+        assert backend.chunks(row.family, [bytes(32)]) == {bytes(32): bytes(5000)}
+        row = self.advance(backend, row)
+        assert len(backend.records(row.id, 0, 99)) == 5
+        assert backend.check() == []
+
+
+class TombstonesSuite(Suite):
+    def test_a_deleted_run_leaves_one(self, backend: Backend) -> None:
+        keep, gone = self.create(backend, "keep"), self.create(backend, "gone", checkpoints=3)
+        assert backend.tombstones() == []
+        backend.prune(cut(gone, 1, bases=[Base.make(gone.key, 2, 7, b"base")]))
+        backend.delete(gone)
+        (left,) = backend.tombstones()
+        assert (left.id, left.key, left.family, left.created_at) == ("gone", gone.key, gone.family, gone.created_at)
+        assert (left.head_seq, left.head_digest, left.checkpoints) == (3, gone.head_digest, 3)
+        assert left.check == left.digest()
+        assert backend.pruned("gone") is None
+        assert backend.bases("gone") == []
+        manifest = backend.manifest()
+        assert (manifest.runs, manifest.places) == (1, 2)
+        assert manifest.total == self.computed(backend)
+        assert backend.run("keep") == keep
+
+    def test_a_census_adds_up_all_that_counts(self, backend: Backend) -> None:
+        row = self.create(backend, "one", checkpoints=3)
+        backend.tag(Tag.make(row.key, "t", 2, 1), row.id)
+        backend.post(new_letter(row), row.id)
+        backend.prune(cut(row, 1, bases=[Base.make(row.key, 2, 7, b"base")]))
+        backend.delete(self.create(backend, "gone", checkpoints=2))
+        census, manifest = backend.census(), backend.manifest()
+        assert (census.total, census.runs, census.places) == (manifest.total, manifest.runs, manifest.places)
+        assert (census.found_total, census.found_runs, census.tombstones) == (self.computed(backend), 1, 1)
+        assert census.found_total == census.total
+
+    def test_health_tells_of_the_engine_and_that_it_can_be_written(self, backend: Backend) -> None:
+        self.create(backend, "one", checkpoints=3)
+        health = backend.health()
+        assert isinstance(health["engine"], str)
+        assert health["read_only"] is None
+        assert health["writes"] == backend.manifest().writes
+
+    def test_a_check_that_is_told_to_stop_has_no_result_and_does_no_harm(self, backend: Backend) -> None:
+        self.create(backend, "one", checkpoints=30)
+        assert backend.check(lambda: True) in (None, [])
+        assert backend.check(lambda: False) == []
+        assert backend.check() == []
+
+    def test_an_id_that_is_used_again_has_several(self, backend: Backend) -> None:
+        for _ in range(3):
+            backend.delete(self.create(backend, "again"))
+        found = backend.tombstones()
+        assert [tombstone.id for tombstone in found] == ["again"] * 3
+        assert [tombstone.place for tombstone in found] == sorted({tombstone.place for tombstone in found})
+        assert backend.tombstones(found[0].place, 1) == [found[1]]
+        assert backend.manifest().total == self.computed(backend)
+
+    def test_a_fork_of_a_run_that_was_deleted_meanwhile_is_refused(self, backend: Backend) -> None:
+        parent = self.create(backend, "parent", checkpoints=1)
+        backend.delete(parent)
+        before = backend.manifest()
+        with pytest.raises(NotFound, match="parent"):
+            self.create(backend, "fork", family=parent.family, parent="parent", parent_number=1)
+        assert backend.manifest() == before
+        self.create(backend, "parent")  # another run of that name is no parent of it
+        with pytest.raises(NotFound):
+            self.create(backend, "fork", family=parent.family, parent="parent", parent_number=1)
+        child = new_run("child", parent="parent", parent_number=-1)
+        assert child.family == child.key
+        self.create(backend, "child", parent="parent", parent_number=-1)
+
+
+class FactsSuite(Suite):
+    def test_facts_are_remembered_replaced_and_forgotten(self, backend: Backend, open_handle: OpenHandle) -> None:
+        assert backend.fact("a") is None
+        for name, value in (("a", "1"), ("b/x", "2"), ("b/y", "3"), ("a", "4")):
+            backend.set_fact(name, value)
+        other = open_handle()
+        try:
+            assert other.fact("a") == "4"
+            assert other.facts() == {"a": "4", "b/x": "2", "b/y": "3"}
+            assert list(other.facts("b/")) == ["b/x", "b/y"]
+            assert other.manifest().total == self.computed(other)
+        finally:
+            other.close()
+        backend.set_fact("a", None)
+        backend.set_fact("never", None)
+        assert backend.manifest().total == self.computed(backend)
+        assert backend.fact("a") is None

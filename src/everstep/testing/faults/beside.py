@@ -1,0 +1,188 @@
+"""prune and gc beside live writers and readers: nothing that is reachable is ever freed.
+
+Two processes write two runs of one family. Their states go round among a few pages, so that chunks which nobody needs any more are
+written again at any moment, also while gc is looking. A third process forks and deletes, a fourth one loads what was saved; here, prune and
+gc run without a pause. In the end every checkpoint that was acknowledged loads as it was saved or was pruned, and the store verifies. The
+canary is a backend that forgets when a chunk was written.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import everstep
+from everstep.api import Store
+from everstep.backends.url import open_backend
+from everstep.errors import Damaged, EverstepError, NotFound, PrunedCheckpoint, StoreBusy
+from everstep.store.retention import Retention
+from everstep.testing.faults.actor import Actor
+from everstep.testing.faults.careless import Unstamped
+from everstep.testing.faults.count import Count, Progress
+from everstep.testing.faults.hands import shorten
+
+WRITERS = ("one", "two")
+PAGES = 5
+
+
+def run(folder: Path, *, deep: bool, seed: int = 0, progress: Progress = None) -> Count:
+    """12 times prune and gc; deep: 400."""
+    count = Count("prune and gc beside live writers")
+    with count.timed():
+        _beside(folder / "s.db", count, 400 if deep else 12, seed, progress)
+        count.tell_canary("a backend that forgets when a chunk was written", canary(folder))
+    return count
+
+
+def canary(folder: Path) -> bool:
+    """Whether it shows when gc frees what is being written."""
+    broken = Count("canary")
+    _beside(folder / "canary.db", broken, 30, 0, None, unstamped=True)
+    return broken.lost + broken.wrong > 0
+
+
+def page_of(number: int) -> list[str]:
+    """One of a few contents, each of many chunks."""
+    return [f"page {number % PAGES}, line {line}: " + "word " * 12 for line in range(60)]
+
+
+def state_of(writer: str, number: int) -> Any:
+    return {"writer": writer, "page": page_of(number * 7 + (number // 11)), "number": number}
+
+
+def write(pipe: Connection, path: Path, writer: str) -> None:
+    """Save until told to stop; tell how many were acknowledged."""
+    with shorten(), everstep.open(path) as store, store.run(writer) as run:
+        number = 0
+        pipe.send("ready")
+        while not pipe.poll():
+            number += 1
+            run.checkpoint(state=state_of(writer, number))
+        run.checkpoint(state=state_of(writer, number + 1))
+        pipe.send(number + 1)
+
+
+def fork(pipe: Connection, path: Path, seed: int) -> None:
+    """Fork what there is, go on with it a little, and delete it."""
+    rng = random.Random(seed)  # noqa: S311
+    problems: list[str] = []
+    with shorten(), everstep.open(path) as store:
+        pipe.send("ready")
+        while not pipe.poll():
+            try:
+                name = store.fork(f"{rng.choice(WRITERS)}~{rng.randrange(3)}", edit={"page": page_of(rng.randrange(PAGES))}).id
+                with store.run(name) as run:
+                    run.state["page"] = page_of(rng.randrange(PAGES))
+                    run.checkpoint()
+                store.load(name)
+                store.delete(name)
+            except Damaged as error:
+                problems.append(f"fork: {error.message}")
+                break
+            except NotFound:  # nothing is saved yet, or it was pruned meanwhile
+                continue
+        pipe.send(problems)
+
+
+def read(pipe: Connection, path: Path, seed: int) -> None:
+    """Load what there is: right, or pruned."""
+    rng = random.Random(seed)  # noqa: S311
+    problems: list[str] = []
+    with everstep.open(path) as store:
+        pipe.send("ready")
+        while not pipe.poll() and not problems:
+            ref = f"{rng.choice(WRITERS)}~{rng.choice((0, 0, 1, 5))}"
+            try:
+                found = store.load(ref)
+            except NotFound:
+                continue
+            except Damaged as error:
+                problems.append(f"{ref}: {error.message}")
+                break
+            if found.get("number") and found != state_of(found["writer"], found["number"]):
+                problems.append(f"{ref} is {found!r:.200}")
+        pipe.send(problems)
+
+
+def _beside(path: Path, count: Count, times: int, seed: int, progress: Progress, unstamped: bool = False) -> None:
+    with everstep.open(path) as store:
+        with store.run("root") as run:
+            run.checkpoint(state=state_of("root", 0))
+        for writer in WRITERS:
+            store.fork("root", writer, edit={"writer": writer})
+    backend: Any = open_backend(path)
+    writers = [Actor(write, path, writer) for writer in WRITERS]
+    others = [Actor(fork, path, seed), Actor(read, path, seed)]
+    with Store(Unstamped(backend) if unstamped else backend) as store, writers[0], writers[1], others[0], others[1]:
+        for actor in (*writers, *others):
+            actor.hear()
+        for number in range(times):
+            _clean(store, count, number)
+            if progress is not None:
+                progress(count)
+            if count.notes:
+                break
+        problems, made = _stop(others, writers)
+        _judge(store, dict(zip(WRITERS, made, strict=True)), problems, count)
+
+
+def _clean(store: Store, count: Count, number: int) -> None:
+    """One prune and one gc, while the writers go on. One that freed nothing tried nothing."""
+    try:
+        plan = store.prune(Retention(keep_last=1 + number % 3))
+        found = store.gc()
+    except StoreBusy:  # the others had the store for too long; the next one goes on
+        return
+    count.tried += found.chunks > 0
+    for problem in [*plan.problems, *found.problems]:
+        count.note(f"gc {number}: {problem}")
+    if not found.chunks:
+        time.sleep(0.01)  # let the writers make some
+
+
+def _stop(others: list[Actor], writers: list[Actor]) -> tuple[list[str], list[int]]:
+    for actor in (*others, *writers):
+        actor.tell("stop")
+    problems = [problem for actor in others for problem in actor.hear()]
+    made = []
+    for actor in writers:
+        with suppress(Exception):  # a writer that died says no number; that it cannot be read shows below
+            made.append(actor.hear())
+            continue
+        made.append(1)
+    return problems, made
+
+
+def _judge(store: Store, made: dict[str, int], problems: list[str], count: Count) -> None:
+    count.wrong += len(problems)
+    before = count.bad
+    for writer, numbers in made.items():
+        for number in range(1, numbers + 1):
+            problems += _fault(store, writer, number, count)
+    if not (report := store.verify("full")).ok:
+        count.wrong += 1
+        problems.append(str(report))
+    if count.bad == before:
+        count.held += count.tried
+    for problem in problems:
+        count.note(problem)
+
+
+def _fault(store: Store, writer: str, number: int, count: Count) -> list[str]:
+    """A fork's first checkpoint is its parent's state; those that it saved come after it."""
+    ref = f"{writer}@{number + 1}"
+    try:
+        found = store.load(ref)
+    except PrunedCheckpoint:
+        return []
+    except EverstepError as error:
+        count.lost += 1
+        return [f"{ref}: {error.message}"]
+    if found != state_of(writer, number):
+        count.wrong += 1
+        return [f"{ref} is {found!r:.200}"]
+    return []

@@ -1,0 +1,172 @@
+"""Hands that use a store as a program would: an open store and the runs that are open in it, each call with plain arguments and results.
+
+So the same calls can be made in this process or in one that is killed. What Everstep refuses comes back as `Refused`, never as an exception.
+`shorten` makes bases and chunks so small that a handful of saves has all that a store can have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from everstep.api import Store
+from everstep.backends.url import open_backend
+from everstep.codec.values import decode, encode
+from everstep.errors import EverstepError, Waiting
+from everstep.snapshot import saver, tree
+from everstep.store import journal
+from everstep.store.retention import Retention
+from everstep.testing.faults.careless import Forgetful
+
+_SHORT: tuple[tuple[Any, str, int], ...] = (
+    (saver, "BASE_EVERY", 4), (saver, "MOST_DELTAS", 12), (tree, "INLINE", 300), (tree, "TARGET", 400), (tree, "MOST", 1600),
+    (tree, "PIECE_LEAST", 100), (tree, "PIECE_MOST", 400), (journal, "BIG_RESULT", 500),
+)  # fmt: skip
+
+
+@contextmanager
+def shorten() -> Iterator[None]:
+    before = [getattr(module, name) for module, name, _ in _SHORT]
+    for module, name, value in _SHORT:
+        setattr(module, name, value)
+    try:
+        yield
+    finally:
+        for (module, name, _), value in zip(_SHORT, before, strict=True):
+            setattr(module, name, value)
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """An error of Everstep."""
+
+    kind: str
+    written: str
+    message: str
+
+
+class Hands:
+    """One open store, and the handles of its open runs."""
+
+    def __init__(self, path: Path, forgetful: bool = False):
+        backend: Any = open_backend(path)
+        self.backend = Forgetful(backend) if forgetful else backend
+        self.store = Store(self.backend, checking=True)
+        self.open: dict[str, Any] = {}
+
+    def do(self, what: str, *args: Any) -> Any:
+        try:
+            return getattr(self, what)(*args)
+        except EverstepError as error:
+            return Refused(type(error).__name__, error.written, error.message)
+
+    def enter(self, name: str, state: Any = None) -> tuple[Any, int]:
+        handle = self.store.run(name, state=state).__enter__()
+        self.open[name] = handle
+        return decode(encode(handle.state)), handle.number
+
+    def edit(self, name: str, edits: list[tuple[str, str, Any]]) -> None:
+        for how, key, value in edits:
+            change(self.open[name].state, how, key, value)
+
+    def checkpoint(self, name: str, note: str | None, tags: tuple[str, ...]) -> int:
+        number: int = self.open[name].checkpoint(note=note, tags=tags).number
+        return number
+
+    def step(self, name: str, step: str, result: Any) -> tuple[Any, bool]:
+        """The result, and whether the function was run for it."""
+        ran: list[bool] = []
+
+        def work() -> Any:
+            ran.append(True)
+            return result
+
+        return self.open[name].step(step, work), bool(ran)
+
+    def gate(self, name: str, gate: str) -> tuple[str, Any]:
+        """Where nobody has answered, the run lets go of its process."""
+        try:
+            return "answered", self.open[name].gate(gate, ask="Go on?")
+        except Waiting as waiting:
+            self.open.pop(name).__exit__(type(waiting), waiting, None)
+            return "waiting", None
+
+    def leave(self, name: str) -> None:
+        self.open.pop(name).__exit__(None, None, None)
+
+    def late(self, name: str, handle: str) -> Any:
+        """Use a handle that another one has overtaken."""
+        self.open[handle].state["late"] = name
+        return self.open[handle].checkpoint().number
+
+    def answer(self, name: str, address: str, value: Any) -> None:
+        self.store.answer(name, address, value, early=True)
+
+    def load(self, ref: str) -> Any:
+        return self.store.load(ref)
+
+    def look(self, name: str) -> tuple[str, list[tuple[int, tuple[str, ...]]], list[str]]:
+        """Status, checkpoints with their tags, addresses of the recorded steps."""
+        steps = [step.address for step in self.store.steps(name)]
+        return self.store.get(name).status, [(c.number, c.tags) for c in self.store.checkpoints(name, oldest_first=True)], steps
+
+    def runs(self) -> list[str]:
+        return [info.id for info in self.store.runs(oldest_first=True)]
+
+    def tag(self, ref: str, tag: str) -> None:
+        self.store.tag(ref, tag)
+
+    def fork(self, ref: str, child: str, edit: Any) -> None:
+        self.store.fork(ref, child, edit)
+
+    def delete(self, name: str) -> None:
+        self.store.delete(name)
+
+    def prune(self, keep_last: int, tagged: bool, dry_run: bool) -> dict[str, list[int]]:
+        """The numbers that go, by run."""
+        plan = self.store.prune(Retention(keep_last=keep_last, keep_tagged=tagged or None), dry_run=dry_run)
+        if plan.problems:
+            raise AssertionError(f"prune found problems: {plan}")
+        return {run.run: run.dropped for run in plan.runs}
+
+    def gc(self) -> None:
+        self.store.gc()
+
+    def verify(self, depth: Any) -> str:
+        report = self.store.verify(depth)
+        return "" if report.ok else str(report)
+
+    def close(self) -> None:
+        for name in list(self.open):
+            self.leave(name)
+        self.store.close()
+
+
+def change(state: Any, how: str, key: str, value: Any) -> None:
+    """One change of a state, the same for a live one and for a model of it."""
+    if how == "drop":
+        state.pop(key, None)
+    elif how == "append" and isinstance(state.get(key), list):
+        state[key].append(value)
+    elif how == "pop" and isinstance(state.get(key), list) and state[key]:
+        state[key].pop(0)
+    elif how == "double" and isinstance(state.get(key), list) and len(state[key]) < 60:
+        state[key] += [f"{item!r:.50} again" for item in state[key]]
+    else:
+        state[key] = value
+
+
+def serve(pipe: Connection, path: Path) -> None:
+    """Hands in a process of their own: it ends when it is killed, or when nobody tells it anything any more."""
+    with shorten():
+        hands = Hands(path)
+        while True:
+            what, args = pipe.recv()
+            try:
+                pipe.send(hands.do(what, *args))
+            except AssertionError as error:
+                pipe.send(error)

@@ -1,0 +1,125 @@
+"""All harnesses together: runs them one after the other, tells the counts as they grow, and writes them down.
+
+`HARNESSES` is the list. A harness that breaks down is a count with a note, which is not ok. The document has counts of the run that wrote it
+and the words of the harnesses themselves; nothing in it is written by hand but what peers did, which is in `peers`.
+"""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import tempfile
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import everstep
+from everstep.testing.faults.count import Count, Progress
+from everstep.testing.faults.peers import peers_of
+
+HARNESSES = ("kills", "errors", "full", "power", "flips", "files", "writers", "takeovers", "beside", "clocks", "memory", "hostile", "machine")
+COLUMNS = ("tried", "held", "detected", "lost", "wrong", "missing", "leftovers")
+_WIDTH = 60
+_Told = Callable[[str], None]
+
+
+@dataclass(slots=True)
+class Ran:
+    """One harness, and what it counted."""
+
+    name: str
+    about: str
+    count: Count
+
+
+def run_all(names: Iterable[str], deep: bool, seed: int, tell: _Told, progress: Progress = None) -> list[Ran]:
+    """Run harnesses; `tell` gets a line of the table for each."""
+    tell(head())
+    ran = []
+    for name in names:
+        ran.append(run_one(name, deep, seed, progress))
+        tell(line(ran[-1].count))
+    return ran
+
+
+def run_one(name: str, deep: bool, seed: int, progress: Progress = None) -> Ran:
+    try:
+        module: Any = import_module(f"everstep.testing.faults.{name}")
+        with _folder() as folder:
+            return Ran(name, module.__doc__ or "", module.run(folder, deep=deep, seed=seed, progress=progress))
+    except Exception:  # noqa: BLE001 -- the other harnesses are worth running, and this one is not ok
+        count = Count(name)
+        count.note(traceback.format_exc())
+        return Ran(name, "", count)
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    """Memory where there is some to work in: what survives is decided by the harness, not by a disk."""
+    shared = Path("/dev/shm")  # noqa: S108 -- a folder of its own is made in it
+    folder = Path(tempfile.mkdtemp(prefix="everstep-faults-", dir=shared if shared.is_dir() else None))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def head() -> str:
+    return f"{'':{_WIDTH}}" + "".join(f"{name:>10}" for name in COLUMNS) + f"{'seconds':>10}  canaries"
+
+
+def line(count: Count) -> str:
+    """A row of the table, with what went wrong below it."""
+    numbers = "".join(f"{getattr(count, name):>10,}" for name in COLUMNS)
+    row = f"{count.harness[: _WIDTH - 1]:{_WIDTH}}{numbers}{count.seconds:>10.1f}  {count.canary or 'none'}"
+    return "\n    ".join([row if count.ok else f"{row}  <- NOT OK", *count.notes])
+
+
+def document(ran: list[Ran], seed: int) -> str:
+    """docs/trust.md."""
+    import apsw
+
+    rows = [
+        f"| {each.count.harness} | " + " | ".join(f"{getattr(each.count, name):,}" for name in COLUMNS) + f" | {each.count.canary} |"
+        for each in ran
+    ]
+    parts = [
+        "# Trust: what was tried, and what came of it",
+        "Every promise of [guarantees.md](guarantees.md) has a harness that tries to break it. This page is written by one command, which anybody can run:",
+        f"```sh\npip install 'everstep[dev]'\npython -m everstep.testing.faults --deep --seed {seed}\n```",
+        f"The counts are those of everstep {everstep.__version__} on SQLite {apsw.sqlite_lib_version()}, Python {platform.python_version()}, {platform.system()}.",
+        "## Counts",
+        "| harness | " + " | ".join(COLUMNS) + " | canaries |\n" + "|---" * (len(COLUMNS) + 2) + "|\n" + "\n".join(rows),
+        _WORDS,
+        "## Beside others",
+        "What other libraries did in the same tests, each measured once, with its release of autumn 2026.",
+        "| test | others | everstep |\n|---|---|---|\n" + "\n".join(_beside(ran)),
+        "## What each harness does",
+        *(f"### {each.name}\n\n{_paragraphs(each.about)}" for each in ran),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+_WORDS = """*tried*: faults that really fired. *held*: everything was as promised. *detected*: an error said what is damaged, or that nothing was
+written. *lost*: an acknowledged save was gone. *wrong*: a read returned what was never saved there, or a write was accepted that must not
+be. *missing*: a run was missing, and nothing said so. *leftovers*: files stayed after the next open. A *canary* is a store that is broken on
+purpose: a harness that does not catch it has proved nothing, and its run is not good."""
+
+
+def _beside(ran: list[Ran]) -> Iterator[str]:
+    for each in ran:
+        said = [f"{peer.name}: {peer.did}" for peer in peers_of(each.name)]
+        if said:
+            count = each.count
+            ours = f"{count.tried:,} tried: {count.wrong:,} wrong, {count.lost:,} lost, {count.missing:,} missing"
+            yield f"| {each.count.harness} | {'; '.join(said)} | {ours} |"
+
+
+def _paragraphs(text: str) -> str:
+    """The words of a harness, with its lists kept as they stand."""
+    blocks = [block.strip("\n") for block in text.strip().split("\n\n")]
+    return "\n\n".join(f"```text\n{block}\n```" if block.startswith("    ") else block for block in blocks)

@@ -1,0 +1,132 @@
+"""Tries every point of every scenario, or some of them, in processes that have the shim, and adds up what came of them.
+
+A harness says what its points are and what one attempt is; the rest is the same for all. A seed chooses the same points again. The
+parts of a sweep run side by side, each with stages of its own.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from everstep.testing.faults.count import Count
+from everstep.testing.faults.crashes import Scenario, Stage, warm
+from everstep.testing.faults.shim import Fault, under_shim
+from everstep.testing.faults.verdict import Verdict
+
+Progress = Callable[[int, int, str], None] | None
+Points = Callable[[Stage], Iterator[tuple[Fault, str]]]
+Place = tuple[Stage, Fault, str]
+CANARY_POINTS = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """One harness. `points` are the faults of a stage, each with the call that it happens at; `attempt` tries one and counts it."""
+
+    harness: str
+    module: str
+    scenarios: Callable[[int], list[Scenario]]
+    broken: Callable[[int], list[Scenario]]
+    points: Points
+    attempt: Callable[[Count, Stage, Fault, str], None]
+
+    def run(self, folder: Path, most: int | None, seed: int = 0, progress: Progress = None, workers: int | None = None) -> Count:
+        """Try at most so many points, or all of them if None, and the canaries."""
+        count = self.part(folder, most, seed, progress, workers)
+        for name, caught in self.canaries(folder, seed).items():
+            count.tell_canary(name, caught)
+        return count
+
+    def part(
+        self, folder: Path, most: int | None, seed: int = 0, progress: Progress = None, workers: int | None = None, only: str = ""
+    ) -> Count:
+        """Without the canaries; of scenarios whose names have `only` in them."""
+        workers = workers or os.cpu_count() or 1
+        count = Count(self.harness)
+        asked = [
+            {"folder": str(folder / f"part {i}"), "most": most, "seed": seed, "only": only, "part": [i, workers]} for i in range(workers)
+        ]
+        done: dict[int, int] = {}
+
+        def tell(said: Any) -> None:
+            done[said[0]] = said[1]
+            if progress is not None:
+                progress(sum(done.values()), said[2] * workers, self.harness)
+
+        with count.timed(), ThreadPoolExecutor(workers) as pool:
+            for part in pool.map(lambda one: under_shim(self.module, one, tell), asked):
+                add(count, Count(**part))
+        return count
+
+    def canaries(self, folder: Path, seed: int = 0) -> dict[str, bool]:
+        """For each store that is broken on purpose, whether its fault was caught."""
+        found: dict[str, bool] = under_shim(self.module, {"canary": True, "folder": str(folder), "seed": seed})
+        return found
+
+    def served(self, asked: dict[str, Any], tell: Callable[[Any], None]) -> Any:
+        """In the process that has the shim."""
+        folder, seed = Path(asked["folder"]), asked["seed"]
+        warm(seed)
+        if asked.get("canary"):
+            return {s.name: self._caught(s, folder / f"canary {i}", seed) for i, s in enumerate(self.broken(seed))}
+        count = Count(self.harness)
+        index, parts = asked["part"]
+        places = self._places(folder, seed, asked["only"])
+        chosen = (places if asked["most"] is None else some(places, asked["most"], Random(seed)))[index::parts]  # noqa: S311
+        for number, place in enumerate(chosen):
+            if number % 20 == 0:
+                tell([index, number, len(chosen)])
+            self.attempt(count, *place)
+        return asdict(count)
+
+    def _places(self, folder: Path, seed: int, only: str) -> list[Place]:
+        scenarios = [scenario for scenario in self.scenarios(seed) if only in scenario.name]
+        stages = [Stage(scenario, folder / f"scenario {i}") for i, scenario in enumerate(scenarios)]
+        return [(stage, fault, call) for stage in stages for fault, call in self.points(stage)]
+
+    def _caught(self, scenario: Scenario, folder: Path, seed: int) -> bool:
+        """Whether some fault shows what is wrong with a scenario."""
+        stage, count = Stage(scenario, folder), Count(self.harness)
+        points = [(fault, call) for fault, call in self.points(stage) if scenario.aim in call]
+        for fault, call in Random(seed).sample(points, min(len(points), CANARY_POINTS)):  # noqa: S311 -- has to be the same each time
+            self.attempt(count, stage, fault, call)
+            if count.bad:
+                return True
+        return False
+
+
+def some(places: Sequence[Place], most: int, chance: Random) -> list[Place]:
+    """A sample in which each scenario has its part, small ones a larger one."""
+    by: dict[str, list[Place]] = {}
+    for place in places:
+        by.setdefault(place[0].scenario.name, []).append(place)
+    least = most // (2 * len(by))
+    rest = most - least * len(by)
+    chosen: list[Place] = []
+    for group in by.values():
+        chosen.extend(chance.sample(group, min(len(group), least + round(rest * len(group) / len(places)))))
+    return chosen
+
+
+def settle(count: Count, verdict: Verdict, where: str) -> None:
+    """Count a verdict on a store that no bit was flipped in: damage that is detected is a loss here."""
+    count.held += verdict.ok
+    count.lost += bool(verdict.lost or verdict.detected)
+    count.wrong += bool(verdict.wrong)
+    count.missing += bool(verdict.missing)
+    count.leftovers += bool(verdict.leftovers)
+    if not verdict.ok:
+        count.note(f"{where}: {verdict}")
+
+
+def add(count: Count, part: Count) -> None:
+    for name in ("tried", "held", "detected", "lost", "wrong", "missing", "leftovers"):
+        setattr(count, name, getattr(count, name) + getattr(part, name))
+    for note in part.notes:
+        count.note(note)

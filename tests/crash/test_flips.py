@@ -1,0 +1,80 @@
+"""Flipped bits: every read is what it was, or says what is damaged."""
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+import everstep
+from everstep.errors import Damaged, NotFound
+from everstep.testing.faults import flips, pool, sample
+from everstep.testing.faults.bench import Bench, put
+from everstep.testing.faults.count import Count
+from everstep.testing.faults.reads import DETECTED, MISSING, SAME, WRONG, compare, reads_of
+
+
+@pytest.fixture(scope="module")
+def bench(module_folder: Path) -> Bench:
+    return Bench(sample.build(module_folder / "sample"), module_folder / "bench")
+
+
+def test_the_sample_has_something_of_everything(bench: Bench) -> None:
+    assert len(bench.closed[""]) >= 64 << 10
+    assert {"record", "chunk", "letter"} <= bench.frames.kinds()
+    put(bench.killed, bench.path)
+    with everstep.open(bench.path) as store:
+        reads = reads_of(store)
+        assert {name: compare(read, store, bench.recall.good[name]) for name, read in reads.items()} == dict.fromkeys(reads, (SAME, ""))
+
+
+def test_reads_tell_what_is_missing_from_what_is_wrong() -> None:
+    good = ["a", "b", "c"]
+    kinds = {lines: compare(lambda _, lines=lines: list(lines), None, good)[0] for lines in ("abc", "ac", "cab", "", "abx", "abcc")}  # type: ignore[misc,arg-type]
+    assert kinds == {"abc": SAME, "ac": MISSING, "cab": MISSING, "": MISSING, "abx": WRONG, "abcc": WRONG}
+
+    def failing(error: Exception) -> str:
+        def read(_: object) -> list[str]:
+            raise error
+
+        return compare(read, None, good)[0]  # type: ignore[arg-type]
+
+    assert failing(NotFound("gone")) == MISSING
+    assert failing(Damaged("damaged")) == DETECTED
+    assert failing(KeyError("what")) == WRONG
+
+
+def test_the_reads_that_a_flip_can_touch_are_all_that_it_touches(bench: Bench) -> None:
+    """What makes it quick must not make it blind: reading everything comes to the same."""
+    random = Random(7)
+    for _ in range(120):
+        number = random.randrange(sum(flips.sizes(bench)[:2]))
+        number -= number % flips.SAMPLE_EVERY  # those are read in full
+        kind, said = flips.flip(bench, number)
+        assert kind in (SAME, DETECTED), (number, said)
+
+
+def test_no_flipped_bit_is_read_as_what_was_saved(memory_folder: Path) -> None:
+    count = flips.run(memory_folder, deep=False, seed=1)
+    assert count.ok, str(count)
+    assert count.tried >= 19_500
+    assert count.detected > 5_000
+    assert count.held > 3_000
+
+
+def test_a_reader_that_does_not_look_at_digests_is_caught(memory_folder: Path) -> None:
+    assert flips.canary(memory_folder, seed=2)
+
+
+def test_on_all_cores_it_comes_to_the_same(memory_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which is how every bit is tried."""
+    monkeypatch.setattr(pool, "SLICE", 40)
+    made = sample.build(memory_folder / "sample")
+    bench = Bench(made, memory_folder / "bench")
+    numbers = [Random(3).randrange(sum(flips.sizes(bench))) for _ in range(80)]
+    here, there = Count("here"), Count("there")
+    seen: list[int] = []
+    pool.tried(here, flips.flip, numbers, bench, None, memory_folder, None)
+    pool.tried(there, flips.flip, numbers, bench, made, memory_folder, lambda count: seen.append(count.tried))
+    bench.close()
+    assert (here.tried, here.held, here.detected) == (there.tried, there.held, there.detected)
+    assert seen == [40, 80]

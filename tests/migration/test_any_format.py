@@ -1,0 +1,253 @@
+"""What holds for a store of any earlier format: it is brought to this one when it is opened, all of it or nothing, once."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+from migration_helpers import FROZEN, Frozen, ask, contents, schema, schema_of
+
+import everstep
+from everstep.backends import sqlite_format
+from everstep.backends.base import Commit
+from everstep.backends.sqlite import SqliteBackend
+from everstep.errors import Damaged, EverstepError, ReadOnly, RolledBack, StoreBusy
+from everstep.testing.rows import new_letter, new_run, next_commit
+
+
+def test_there_is_a_frozen_store_of_every_earlier_format() -> None:
+    assert sorted(FROZEN) == list(range(1, sqlite_format.FORMAT))
+
+
+def test_a_frozen_store_has_the_tables_of_its_format(frozen: Frozen, old: Path) -> None:
+    frozen.is_untouched(old)
+
+
+def test_everything_is_there_and_proven(frozen: Frozen, old: Path) -> None:
+    with everstep.open(old) as store:
+        report = store.verify("full")
+        assert report.ok, report
+        assert report.runs == len(frozen.heads)
+    frozen.has_arrived(old)
+
+
+def test_the_migrated_store_has_the_tables_of_a_new_one(old: Path, tmp_path: Path) -> None:
+    SqliteBackend(old).close()
+    SqliteBackend(tmp_path / "new.db").close()
+    assert schema(old) == schema(tmp_path / "new.db") == schema_of(sqlite_format.FORMAT)
+
+
+def test_the_migration_changes_no_row_that_was_there(old: Path) -> None:
+    before = contents(old)
+    SqliteBackend(old).close()
+    after = contents(old)
+    for name in set(before) - {"manifest"}:
+        assert [row[: len(was)] for row, was in zip(after[name], before[name], strict=True)] == before[name]
+    ((_, _, runs, following, latest, *_),), ((_, _, *was),) = after["manifest"], before["manifest"]
+    assert [runs, following, latest] == was[:3]
+
+
+def test_each_migrated_store_is_one_of_its_own(old: Path, tmp_path: Path) -> None:
+    shutil.copy(old, tmp_path / "other.db")
+    SqliteBackend(old).close()
+    SqliteBackend(tmp_path / "other.db").close()
+    ((one,),), ((other,),) = (ask(path, "SELECT identity FROM manifest") for path in (old, tmp_path / "other.db"))
+    assert len(one) == len(other) == 16
+    assert one != other
+
+
+def test_the_migrated_store_is_written_on_and_the_feed_goes_on(frozen: Frozen, old: Path) -> None:
+    backend = SqliteBackend(old)
+    name = next(name for name in frozen.heads if name not in ("killed",))
+    row = backend.run(name)
+    assert row is not None
+    commit = next_commit(row, letters=(new_letter(row, "new", 5),))
+    backend.commit(commit)
+    backend.commit(Commit(new := new_run("new"), None))
+    backend.commit(next_commit(new))
+    expected = [(frozen.fed + 1, name, row.head_seq + 1), (frozen.fed + 2, "new", 1)]
+    assert [(p, record.run, record.seq) for p, record in backend.feed(frozen.fed, 9)] == expected
+    assert backend.manifest().places == frozen.places + 1
+    assert backend.check() == []
+    backend.close()
+
+
+def test_a_store_that_was_migrated_is_not_touched_again(old: Path) -> None:
+    SqliteBackend(old).close()
+    before = old.read_bytes()
+    SqliteBackend(old).close()
+    assert old.read_bytes() == before
+
+
+def test_a_migration_leaves_no_file_behind(old: Path) -> None:
+    with everstep.open(old) as store:
+        store.runs()
+    assert [path.name for path in old.parent.iterdir()] == ["s.db"]
+
+
+def test_a_store_that_stays_locked_is_busy_and_stays_as_it_is(frozen: Frozen, old: Path) -> None:
+    blocker = apsw.Connection(str(old))
+    blocker.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StoreBusy):
+        SqliteBackend(old, busy_ms=50)
+    blocker.execute("ROLLBACK")
+    blocker.close()
+    frozen.is_untouched(old)
+    frozen.has_arrived(old)
+
+
+def test_many_processes_that_open_it_at_once_migrate_it_once(frozen: Frozen, old: Path, child: Any) -> None:
+    code = """
+say("ready"); sys.stdin.readline()
+backend = open_backend(sys.argv[1])
+say(backend.feed_end(), len(backend.feed(0, 1000)), len(backend.tombstones()))
+backend.close()
+"""
+    processes = [child(code, old) for _ in range(8)]
+    for process in processes:
+        assert process.stdout.readline() == "ready\n"
+    for process in processes:
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    records = sum(records for records, _ in frozen.heads.values())
+    assert [process.communicate(timeout=60)[0] for process in processes] == [f"{frozen.fed} {records} {len(frozen.missing)}\n"] * 8
+    frozen.has_arrived(old)
+
+
+def test_one_who_waited_for_another_that_migrates_finds_it_done(frozen: Frozen, old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    original = sqlite_format.migrate
+
+    def second(connection: apsw.Connection) -> None:
+        monkeypatch.setattr(sqlite_format, "migrate", original)
+        SqliteBackend(old).close()
+        original(connection)
+
+    monkeypatch.setattr(sqlite_format, "migrate", second)
+    SqliteBackend(old).close()
+    frozen.has_arrived(old)
+
+
+READ_ONLY = """
+import everstep.backends.sqlite
+from everstep.errors import EverstepError
+if os.geteuid() == 0:
+    os.setgroups([]); os.setgid(65534); os.setuid(65534)
+try:
+    open_backend(sys.argv[1])
+except EverstepError as error:
+    say(type(error).__name__, error.written); say(error.message); say(error.remedy)
+"""
+
+
+@pytest.mark.parametrize("what", ["file", "folder"])
+def test_an_old_store_that_cannot_be_written_is_refused_with_a_remedy(frozen: Frozen, old: Path, child: Any, what: str) -> None:
+    shared = Path(tempfile.mkdtemp(prefix="everstep-"))  # a folder that other users can reach
+    try:
+        path = shared / "s.db"
+        shutil.copy(old, path)
+        path.chmod(0o444 if what == "file" else 0o644)
+        shared.chmod(0o755 if what == "file" else 0o555)
+        before = path.read_bytes()
+        said = child(READ_ONLY, path).communicate(timeout=60)[0].splitlines()
+        assert said[0] == "ReadOnly no"
+        assert f"has format {frozen.format}" in said[1]
+        assert f"format {sqlite_format.FORMAT}" in said[1]
+        assert "Open it once where it and its folder can be written" in said[2]
+        assert path.read_bytes() == before
+    finally:
+        shared.chmod(0o755)
+        shutil.rmtree(shared)
+
+
+def test_a_store_that_may_not_be_written_stays_as_it_is(frozen: Frozen, old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(ReadOnly, match=f"cannot be brought to format {sqlite_format.FORMAT}"):
+        SqliteBackend(old)
+    monkeypatch.undo()
+    frozen.is_untouched(old)
+
+
+def test_what_a_killed_old_program_left_in_its_wal_is_migrated_too(frozen: Frozen, old: Path, tmp_path: Path) -> None:
+    writer = apsw.Connection(str(old))
+    writer.wal_autocheckpoint(0)
+    writer.execute("UPDATE runs SET note = 'in the WAL' WHERE id = 'plain'")
+    (tmp_path / "copy").mkdir()
+    left = tmp_path / "copy" / "s.db"
+    shutil.copy(old, left)
+    shutil.copy(f"{old}-wal", f"{left}-wal")
+    writer.close()
+    backend = SqliteBackend(left)
+    row = backend.run("plain")
+    assert row is not None
+    assert (row.note, backend.feed_end()) == ("in the WAL", frozen.fed)
+    backend.close()
+
+
+def test_a_store_with_a_trigger_is_refused_before_anything_of_it_runs(frozen: Frozen, old: Path) -> None:
+    ask(old, "CREATE TRIGGER evil AFTER UPDATE ON manifest BEGIN DELETE FROM runs; END")
+    with pytest.raises(Damaged, match=f"other tables and indexes than format {frozen.format}"):
+        SqliteBackend(old)
+    ask(old, "DROP TRIGGER evil")
+    frozen.is_untouched(old)
+    frozen.has_arrived(old)
+
+
+def test_a_damaged_old_store_gives_errors_of_ours_and_nothing_else(old: Path, tmp_path: Path) -> None:
+    content = old.read_bytes()
+    used = [i for i, byte in enumerate(content) if byte]
+    chance = random.Random(3)
+    damaged = tmp_path / "damaged.db"
+    refused = 0
+    for place in [*chance.sample(used, 150), *chance.sample(range(100), 20)]:
+        flipped = bytearray(content)
+        flipped[place] ^= 1 << chance.randrange(8)
+        damaged.write_bytes(flipped)
+        try:
+            backend = SqliteBackend(damaged, busy_ms=100)
+        except EverstepError:
+            refused += 1
+        else:
+            try:
+                backend.feed(0, 1000)
+            except EverstepError:
+                refused += 1
+            backend.close()
+        for name in ("damaged.db-wal", "damaged.db-shm"):
+            (tmp_path / name).unlink(missing_ok=True)
+    assert refused
+
+
+def test_a_manifest_that_counts_far_more_runs_than_there_are_is_damage(frozen: Frozen, old: Path) -> None:
+    ask(old, f"UPDATE manifest SET next = {1 << 31}")
+    with pytest.raises(EverstepError, match="manifest"):
+        SqliteBackend(old)
+    assert ask(old, "PRAGMA user_version") == [(frozen.format,)]
+
+
+def test_deleted_runs_of_the_old_store_have_tombstones_that_know_their_place(frozen: Frozen, old: Path) -> None:
+    backend = SqliteBackend(old)
+    found = backend.tombstones()
+    assert [tombstone.place for tombstone in found] == frozen.missing
+    assert all(tombstone.check == tombstone.digest() and tombstone.id == "" for tombstone in found)
+    manifest = backend.manifest()
+    assert manifest.places == manifest.runs + len(found)
+    backend.close()
+
+
+def test_an_old_file_that_is_put_back_after_the_migration_is_refused(frozen: Frozen, old: Path) -> None:
+    with everstep.open(old) as store, store.run("new", state={"n": 1}):
+        pass
+    assert old.with_name("s.db-seen").exists()
+    shutil.copy(frozen.path, old)
+    with pytest.raises(RolledBack, match=f"has format {frozen.format}"):
+        everstep.open(old)
+    frozen.is_untouched(old)
+    with everstep.open(old, accept_older=True) as store:
+        assert store.verify("quick").runs == len(frozen.heads)
+    everstep.open(old).close()

@@ -1,0 +1,602 @@
+"""Repair: a new store with all that proves itself, a list of what is lost, and a source that is never touched."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+from repair_helpers import Judge, Truth, copy, fill, make, report, text
+
+import everstep
+from everstep.errors import InvalidArgument, NewerFormat, NotAStore, PrunedCheckpoint, StoreError
+from everstep.store.losses import Loss, Repaired
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Truth]:
+    return make(tmp_path_factory.mktemp("made"))
+
+
+@pytest.fixture
+def broken(made: tuple[Path, Path, Truth], tmp_path: Path) -> Path:
+    """A closed store, to be damaged."""
+    copy(made[0], tmp_path / "broken.db")
+    return tmp_path / "broken.db"
+
+
+def tamper(path: Path, statement: str, *bindings: Any) -> int:
+    connection = apsw.Connection(str(path))
+    connection.execute(statement, bindings).fetchall()
+    changed = connection.changes()
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    connection.close()
+    return changed
+
+
+def query(path: Path, statement: str, *bindings: Any) -> list[Any]:
+    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+    rows = connection.execute(statement, bindings).fetchall()
+    connection.close()
+    return rows
+
+
+def erase(path: Path, *pieces: bytes) -> None:
+    """Overwrite every copy of some bytes, so that nothing can find them anywhere."""
+    for suffix in ("", "-wal"):
+        file = Path(f"{path}{suffix}")
+        if file.exists():
+            data = file.read_bytes()
+            for piece in pieces:
+                data = data.replace(piece, bytes(len(piece)))
+            file.write_bytes(data)
+
+
+def fixed(source: Path) -> tuple[Repaired, Path]:
+    target = source.with_name("fixed.db")
+    return everstep.repair(source, target), target
+
+
+def judged(made: tuple[Path, Path, Truth], source: Path) -> tuple[Repaired, Path]:
+    done, target = fixed(source)
+    assert Judge(made[2], done, target).all() == []
+    return done, target
+
+
+def place_of(path: Path, run: str) -> int:
+    return int(query(path, "SELECT pk FROM runs WHERE id = ?", run)[0][0])
+
+
+def lost(done: Repaired, what: str, run: str | None = None) -> list[Loss]:
+    return [loss for loss in done.lost if loss.what == what and (run is None or loss.run == run)]
+
+
+@pytest.mark.parametrize("kind", [0, 1])
+def test_a_store_that_is_whole_comes_out_the_same(kind: int, made: tuple[Path, Path, Truth], tmp_path: Path) -> None:
+    source = tmp_path / "s.db"
+    copy(made[kind], source)
+    done, target = fixed(source)
+    assert done.ok
+    assert done.lost == []
+    assert "nothing is lost" in str(done)
+    tables = ("runs", "records", "tags", "letters", "pruned", "bases", "tombstones", "feed", "run_tags", "run_meta")
+    everstep.open(source, accept_older=True).close()  # merges the WAL, so that SQLite shows all of it
+    for table in tables:
+        assert query(target, f"SELECT * FROM {table} ORDER BY 1, 2") == query(source, f"SELECT * FROM {table} ORDER BY 1, 2"), table
+    columns = "total, runs, next, latest, feed, fed"
+    assert query(target, f"SELECT {columns} FROM manifest") == query(source, f"SELECT {columns} FROM manifest")
+    assert Judge(made[2], done, target).all() == []
+
+
+def test_the_source_is_not_touched(made: tuple[Path, Path, Truth], tmp_path: Path) -> None:
+    source = tmp_path / "s.db"
+    copy(made[1], source)
+    before = {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in tmp_path.iterdir()}
+    everstep.repair(source, tmp_path / "new.db")
+    after = {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in tmp_path.iterdir()}
+    after.pop("new.db")
+    assert after == before
+
+
+def test_a_store_that_this_process_has_open_keeps_its_locks_and_goes_on(tmp_path: Path) -> None:
+    with everstep.open(tmp_path / "s.db") as store, store.run("r", state={"n": 1}) as run:
+        run.checkpoint()
+        done = everstep.repair(tmp_path / "s.db", tmp_path / "new.db")
+        assert done.ok
+        locks = Path("/proc/locks").read_text()
+        inode = (tmp_path / "s.db").stat().st_ino
+        assert f":{inode} " in locks, "SQLite's lock on the store is gone"
+        run.state["n"] = 2
+        run.checkpoint()
+    with everstep.open(tmp_path / "new.db") as store:
+        assert store.load("r") == {"n": 1}
+
+
+def test_the_new_store_is_one_to_go_on_with(made: tuple[Path, Path, Truth], broken: Path) -> None:
+    _, target = fixed(broken)
+    with everstep.open(target) as store:
+        with store.run("loop") as run:
+            run.state["n"] = -1
+            assert run.checkpoint().number == made[2].runs["loop"].row.checkpoints + 1
+        assert store.resume("waits").unwrap()["answer"] == "no"
+        assert [event.run for event in store.events(limit=10_000)][-1] == "waits"
+        assert store.verify("full").ok
+        with pytest.raises(PrunedCheckpoint):
+            store.load("pruned@1")
+
+
+@pytest.mark.parametrize("there", ["new.db", "new.db-wal", "new.db-journal"])
+def test_nothing_is_written_over(there: str, made: tuple[Path, Path, Truth], tmp_path: Path) -> None:
+    (tmp_path / there).write_bytes(b"mine")
+    with pytest.raises(InvalidArgument, match="exists already"):
+        everstep.repair(made[0], tmp_path / "new.db")
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [(there, b"mine")]
+
+
+def test_a_store_is_not_repaired_in_place(made: tuple[Path, Path, Truth]) -> None:
+    with pytest.raises(InvalidArgument, match="exists already"):
+        everstep.repair(made[0], made[0])
+
+
+@pytest.mark.parametrize("content", [None, b"", b"not a store at all" * 1000, b"SQLite format 3\0" + bytes(8192)])
+def test_what_is_no_store_is_refused_and_leaves_nothing(content: bytes | None, tmp_path: Path) -> None:
+    if content is not None:
+        (tmp_path / "s.db").write_bytes(content)
+    with pytest.raises(NotAStore):
+        everstep.repair(tmp_path / "s.db", tmp_path / "new.db")
+    assert {path.name for path in tmp_path.iterdir()} <= {"s.db"}
+
+
+def test_a_database_of_another_program_is_no_store(tmp_path: Path) -> None:
+    connection = apsw.Connection(str(tmp_path / "s.db"))
+    connection.execute(
+        "CREATE TABLE t (name TEXT PRIMARY KEY, n INTEGER) WITHOUT ROWID; INSERT INTO t VALUES ('a', 1), ('b', 2)"
+    ).fetchall()
+    connection.close()
+    with pytest.raises(NotAStore):
+        everstep.repair(tmp_path / "s.db", tmp_path / "new.db")
+    assert {path.name for path in tmp_path.iterdir()} == {"s.db"}
+
+
+@pytest.mark.parametrize("url", ["memory://x", "", 5, "postgresql://host/db"])
+def test_what_names_no_file_is_refused(url: Any, tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgument):
+        everstep.repair(url, tmp_path / "new.db")
+    with pytest.raises(InvalidArgument):
+        everstep.repair(tmp_path / "s.db", url)
+
+
+def test_addresses_and_names_with_odd_characters_are_taken(made: tuple[Path, Path, Truth], tmp_path: Path) -> None:
+    folder = tmp_path / "a b%20?#é[x]*"
+    folder.mkdir()
+    copy(made[1], folder / "s?#[0].db")
+    assert everstep.repair(folder / "s?#[0].db", folder / "n*?.db").ok
+    assert everstep.repair(f"sqlite:///{made[0]}", f"sqlite:///{tmp_path}/n.db").ok
+    assert {path.name for path in folder.iterdir()} == {"s?#[0].db", "s?#[0].db-wal", "s?#[0].db-seen", "n*?.db"}
+
+
+def test_a_folder_that_is_not_there_is_named(made: tuple[Path, Path, Truth], tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="no store can be made"):
+        everstep.repair(made[0], tmp_path / "nowhere" / "new.db")
+
+
+def test_a_newer_format_is_refused_but_a_flipped_bit_is_none(made: tuple[Path, Path, Truth], broken: Path) -> None:
+    tamper(broken, "PRAGMA user_version = 19")
+    done, target = judged(made, broken)
+    assert done.ok
+    target.unlink()
+    tamper(broken, "CREATE TABLE future (a TEXT)")
+    with pytest.raises(NewerFormat):
+        fixed(broken)
+
+
+def test_an_empty_store_comes_out_empty(tmp_path: Path) -> None:
+    everstep.open(tmp_path / "s.db").close()
+    done = everstep.repair(tmp_path / "s.db", tmp_path / "new.db")
+    assert done.ok
+    assert done.runs == 0
+    with everstep.open(tmp_path / "new.db") as store:
+        assert store.verify("full").ok
+
+
+def test_a_store_of_an_older_format_is_repaired_into_a_new_one(tmp_path: Path) -> None:
+    for number in (1, 2):
+        source = Path(__file__).parents[1] / "migration" / f"format-{number}.db"
+        if not source.exists():
+            continue
+        old = tmp_path / f"{number}.db"
+        shutil.copyfile(source, old)
+        target = tmp_path / f"{number}-new.db"
+        done = everstep.repair(old, target)
+        assert [loss for loss in done.lost if loss.what not in ("feed",)] == []
+        with everstep.open(old) as was, everstep.open(target) as now:
+            assert now.verify("full").ok
+            assert sorted(info.id for info in now.runs(limit=1000)) == sorted(info.id for info in was.runs(limit=1000))
+            for info in was.runs(limit=1000):
+                assert now.backend.run(info.id) == was.backend.run(info.id)
+                for n in range(1, info.checkpoints + 1):
+                    assert now.load(f"{info.id}@{n}") == was.load(f"{info.id}@{n}")
+
+
+# What becomes of each kind of loss.
+
+
+def test_a_lost_record_keeps_all_numbers_and_later_bases_keep_their_states(made: tuple[Path, Path, Truth], broken: Path) -> None:
+    place = place_of(broken, "loop")
+    [(gone,)] = query(broken, "SELECT id FROM records WHERE id >> 31 = ? AND kind = 'checkpoint' AND number = 10", place)
+    [(digest,)] = query(broken, "SELECT digest FROM records WHERE id = ?", gone)
+    tamper(broken, "DELETE FROM records WHERE id = ?", gone)
+    erase(broken, digest)
+    done, target = judged(made, broken)
+    numbers = [loss.number for loss in lost(done, "checkpoint", "loop")]
+    assert 10 in numbers
+    assert len(numbers) < 8
+    with everstep.open(target) as store:
+        assert store.get("loop").checkpoints == 25
+        assert [c.number for c in store.checkpoints("loop", limit=100)] == list(range(25, 0, -1))
+        assert store.checkpoint("loop@10").note == "lost: its state could not be repaired"
+        assert store.load("loop") == made[2].runs["loop"].states[25]
+        with pytest.raises(PrunedCheckpoint) as refused:
+            store.load("loop@10")
+        assert refused.value.before == 9
+        assert refused.value.after == numbers[-1] + 1
+
+
+def test_a_record_with_a_lost_body_loses_no_other_record(made: tuple[Path, Path, Truth], broken: Path) -> None:
+    place = place_of(broken, "loop")
+    [(gone, body)] = query(broken, "SELECT id, body FROM records WHERE id >> 31 = ? AND kind = 'step' LIMIT 1 OFFSET 5", place)
+    tamper(broken, "UPDATE records SET body = ? WHERE id = ?", body[:-1] + bytes([body[-1] ^ 1]), gone)
+    erase(broken, body)
+    done, _ = judged(made, broken)
+    assert [(loss.what, loss.seq) for loss in done.lost if loss.run == "loop"] == [("record", gone & 0x7FFFFFFF)]
+
+
+def test_a_row_that_is_lost_is_rebuilt_from_the_records(made: tuple[Path, Path, Truth], broken: Path) -> None:
+    place = place_of(broken, "loop")
+    key, check = query(broken, 'SELECT key, "check" FROM runs WHERE pk = ?', place)[0]
+    tamper(broken, "UPDATE runs SET stored = stored + 1 WHERE pk = ?", place)
+    erase(broken, check)
+    done, target = judged(made, broken)
+    assert [loss.what for loss in done.lost if loss.run == "loop"] == ["row"]
+    assert done.paused == []
+    with everstep.open(target) as store:
+        row = store.backend.run("loop")
+        assert row is not None
+        assert row.key == key  # from its tags
+        assert row.status == "succeeded"
+        assert row.epoch > made[2].runs["loop"].row.epoch
+        assert store.load("loop@milestone") == made[2].runs["loop"].states[5]
+
+
+def test_where_not_even_the_feed_tells_its_end_that_is_said_and_the_run_is_paused(tmp_path: Path) -> None:
+    path = tmp_path / "broken.db"
+    with everstep.open(path) as store, store.run("r", state={"n": 0}) as run:
+        run.checkpoint()
+        run.step("paid", lambda: 5)
+        run.state["n"] = 1
+        run.checkpoint()
+    tamper(path, "UPDATE runs SET note = 'x'")
+    tamper(path, "UPDATE manifest SET feed = zeroblob(20)")
+    done, target = fixed(path)
+    assert {"row", "end", "feed", "manifest"} == {loss.what for loss in done.lost}
+    assert done.paused == []  # it had succeeded, and says so itself
+    with everstep.open(target) as store:
+        assert store.load("r") == {"n": 1}
+        assert store.verify("full").ok
+
+
+def test_a_lost_tail_is_known_by_the_row_and_no_number_is_used_again(tmp_path: Path) -> None:
+    path = tmp_path / "broken.db"
+    with everstep.open(path) as store, store.run("r", state={"n": 0}) as run:
+        for n in range(1, 8):
+            run.state["n"] = n
+            run.checkpoint()
+    head = query(path, "SELECT max(seq) FROM (SELECT id & 2147483647 AS seq FROM records)")[0][0]
+    tamper(path, "DELETE FROM records WHERE (id & 2147483647) > ?", head - 3)
+    done, target = fixed(path)
+    assert [loss.number for loss in lost(done, "checkpoint")] == [6, 7]
+    assert done.paused == ["r"]
+    with everstep.open(target) as store:
+        assert store.get("r").checkpoints == 7
+        assert store.load("r@5") == {"n": 5}
+        with pytest.raises(PrunedCheckpoint):
+            store.load("r")
+        with pytest.raises(PrunedCheckpoint), store.run("r"):  # never silently an older state
+            pass
+        assert store.load("r", newest_good=True).number == 5
+        store.fork("r@5", "again")
+        assert store.load("again") == {"n": 5}
+        assert store.verify("full").ok
+
+
+def test_a_chunk_that_the_deltas_can_say_again_is_no_loss(made: tuple[Path, Path, Truth], broken: Path) -> None:
+    place = place_of(broken, "loop")
+    bases = query(broken, "SELECT id FROM records WHERE id >> 31 = ? AND kind = 'base' ORDER BY id", place)
+    assert len(bases) > 3
+    family = query(broken, "SELECT family FROM runs WHERE pk = ?", place)[0][0]
+    chunks = query(broken, "SELECT digest, frame FROM chunks WHERE family = ? ORDER BY pk", family)
+    newest = chunks[-3:]  # of a base in the middle or later, never of the first one
+    for digest, frame in newest:
+        tamper(broken, "DELETE FROM chunks WHERE digest = ?", digest)
+        erase(broken, frame[6:])
+    done, target = judged(made, broken)
+    assert lost(done, "checkpoint", "loop") == []
+    assert query(target, "SELECT count(*) FROM bases WHERE run = ?", place)[0][0] >= 1
+
+
+def test_a_step_whose_result_is_lost_pauses_the_run_and_runs_again_only_when_it_is_resumed(
+    made: tuple[Path, Path, Truth], broken: Path
+) -> None:
+    place = place_of(broken, "waits")
+    [(digest, frame)] = query(
+        broken,
+        "SELECT digest, frame FROM chunks WHERE family = (SELECT family FROM runs WHERE pk = ?) ORDER BY length(frame) DESC LIMIT 1",
+        place,
+    )
+    tamper(broken, "DELETE FROM chunks WHERE digest = ?", digest)
+    erase(broken, frame[6:])
+    done, target = judged(made, broken)
+    assert [(loss.what, loss.name) for loss in done.lost if loss.run == "waits"] == [("step", "rows#0")]
+    assert "waits" in done.paused
+    with everstep.open(target) as store:
+        assert store.get("waits").status == "waiting"
+        assert store.wake() == []  # an answer lies there, but it is paused
+        assert "repaired" in str(store.backend.letters("waits"))
+        assert store.resume("waits").unwrap()["answer"] == "no"
+        assert store.verify("full").ok
+
+
+def test_a_result_that_is_lost_is_computed_again_from_the_journal(tmp_path: Path) -> None:
+    path = tmp_path / "broken.db"
+    calls: list[int] = []
+
+    def flow() -> Any:
+        everstep.current().step("paid", lambda: calls.append(1))
+        return [text(i, 1000) for i in range(100)]
+
+    made = everstep.workflow(flow, name="tests.repair.flow")
+    with everstep.open(path) as store:
+        result = store.start(made, id="w").unwrap()
+    [(digest, frame)] = query(path, "SELECT digest, frame FROM chunks ORDER BY length(frame) DESC LIMIT 1")
+    tamper(path, "DELETE FROM chunks WHERE digest = ?", digest)
+    erase(path, frame[6:])
+    done, target = fixed(path)
+    assert [loss.what for loss in done.lost] == ["status"]
+    assert done.paused == ["w"]
+    with everstep.open(target) as store:
+        assert store.get("w").status == "waiting"
+        assert store.resume("w").unwrap() == result
+        assert calls == [1]  # it was paid once
+        assert store.verify("full").ok
+
+
+def test_a_deleted_run_does_not_come_back(made: tuple[Path, Path, Truth], broken: Path) -> None:
+    """Its rows may still lie in free pages or in older versions of others."""
+    with everstep.open(broken, accept_older=True) as store:
+        with store.run("secret", state={"text": text("secret", 30_000)}) as run:
+            run.checkpoint()
+        store.delete("secret")
+        killed = broken.with_name("killed.db")
+        copy(broken, killed)
+    data = bytearray(killed.read_bytes())
+    data[:100] = bytes(100)  # so that everything is looked for in the pages
+    killed.write_bytes(data)
+    done = everstep.repair(killed, broken.with_name("fixed.db"))
+    with everstep.open(broken.with_name("fixed.db")) as store:
+        assert "secret" not in {info.id for info in store.runs(limit=100)}
+        assert [stone.id for stone in store.backend.tombstones()] == ["gone", "secret"]
+        assert store.verify("full").ok
+    assert done.ok
+
+
+def test_without_its_row_and_tombstone_a_run_is_listed_as_lost(made: tuple[Path, Path, Truth], broken: Path) -> None:
+    place = place_of(broken, "small-1")
+    tamper(broken, "DELETE FROM runs WHERE pk = ?", place)
+    tamper(broken, "DELETE FROM records WHERE id >> 31 = ?", place)
+    done, target = judged(made, broken)
+    assert [(loss.what, loss.name) for loss in done.lost if loss.what == "run"] == [("run", f"number {place}")]
+    with everstep.open(target) as store:
+        assert store.backend.manifest().places == 10
+        with store.run("new") as run:
+            run.checkpoint()
+        assert place_of(target, "new") == 11
+
+
+def test_tags_come_back_from_the_records_and_lost_ones_are_named(made: tuple[Path, Path, Truth], broken: Path) -> None:
+    checks = [check for (check,) in query(broken, 'SELECT "check" FROM tags')]
+    tamper(broken, "UPDATE tags SET at = at + 1")
+    erase(broken, *checks)
+    done, target = judged(made, broken)
+    assert {(loss.name, loss.number) for loss in lost(done, "tag", "loop")} == {("milestone", 5), ("later", 7)}
+    assert {(name, number) for name, number in query(target, "SELECT name, number FROM tags")} == {("even", n) for n in range(2, 24, 2)}
+
+
+def test_a_letter_that_was_read_is_not_delivered_again(tmp_path: Path) -> None:
+    path, killed = tmp_path / "s.db", tmp_path / "broken.db"
+    with everstep.open(path) as store:
+        store.start(report, 1, id="w")
+        store.answer("w", "editor", "yes")
+        store.pause("w", "wait")
+        store.resume("w")
+        names = {letter.name for letter in store.backend.letters("w")}
+        copy(path, killed)
+    data = bytearray(killed.read_bytes())
+    data[:100] = bytes(100)
+    killed.write_bytes(data)
+    _, target = fixed(killed)
+    with everstep.open(target) as store:
+        assert {letter.name for letter in store.backend.letters("w")} == names
+        assert "pause" not in names
+
+
+def test_an_old_wal_or_none_is_told_by_what_this_machine_has_seen(made: tuple[Path, Path, Truth], tmp_path: Path) -> None:
+    source = tmp_path / "s.db"
+    copy(made[1], source)
+    Path(f"{source}-wal").unlink()
+    done, _ = judged(made, source)
+    [loss] = done.lost
+    assert loss.what == "writes"
+    assert "writes that were seen on this machine are not in it" in str(loss)
+
+
+def test_the_feed_keeps_its_positions_where_it_can_be_proven(made: tuple[Path, Path, Truth], broken: Path) -> None:
+    with everstep.open(broken, accept_older=True) as store:
+        before = [(e.position, e.run, e.seq) for e in store.events(limit=10_000)]
+    place = place_of(broken, "small-2")
+    tamper(broken, "UPDATE records SET body = x'0100c0' WHERE id = ?", place << 31 | 3)
+    done, target = judged(made, broken)
+    assert done.lost
+    with everstep.open(target) as store:
+        after = [(e.position, e.run, e.seq) for e in store.events(limit=10_000)]
+    assert after[: len(before)] == before
+
+
+def test_a_feed_that_is_lost_is_made_anew_behind_its_old_end(made: tuple[Path, Path, Truth], broken: Path) -> None:
+    end = query(broken, "SELECT fed FROM manifest")[0][0]
+    with everstep.open(broken, accept_older=True) as store:
+        for i in range(120):  # so that there is a full part
+            for name in ("a", "b"):
+                with store.run(f"{name}{i % 2}", state={"i": i}) as run:
+                    run.checkpoint()
+        end = store.backend.feed_end()
+        runs = {info.id: info.checkpoints for info in store.runs(limit=100)}
+    assert query(broken, "SELECT count(*) FROM feed")[0][0] >= 1
+    [(blob,)] = query(broken, "SELECT entries FROM feed ORDER BY first LIMIT 1")
+    tamper(broken, "DELETE FROM feed WHERE first = (SELECT min(first) FROM feed)")
+    erase(broken, blob)
+    done, target = fixed(broken)
+    assert [loss.what for loss in done.lost] == ["feed"]
+    with everstep.open(target) as store:
+        assert store.verify("full").ok
+        assert {info.id: info.checkpoints for info in store.runs(limit=100)} == runs
+        page = store.events(after=end, limit=100_000)
+        assert len(page) == query(target, "SELECT count(*) FROM records")[0][0]  # who has followed the old one misses nothing
+
+
+@pytest.mark.parametrize("headless", [False, True])
+def test_what_is_to_be_kept_is_taken_over_and_when_the_old_store_was_verified_is_not(headless: bool, tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    with everstep.open(path) as store:
+        store.set_retention(everstep.Retention(keep_last=9))
+        store.set_retention(everstep.Retention(keep_last=5))
+        with store.run("r") as run:
+            run.checkpoint()
+        assert store.verify("full").ok
+    if headless:
+        data = bytearray(path.read_bytes())
+        data[:4096] = bytes(4096)
+        path.write_bytes(data)
+    done, target = fixed(path)
+    assert done.ok
+    with everstep.open(target) as store:
+        assert store.get_retention() == everstep.Retention(keep_last=5)
+        assert set(store.backend.facts()) == {"retention"}
+
+
+def test_a_retention_that_is_damaged_is_not_taken_over(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    with everstep.open(path) as store:
+        store.set_retention(everstep.Retention(keep_last=5))
+    tamper(path, "UPDATE facts SET value = replace(value, '5', '1')")
+    done, target = fixed(path)
+    assert [loss.what for loss in done.lost] == ["manifest"]
+    with everstep.open(target) as store:
+        assert store.get_retention() is None
+
+
+def test_bytes_that_the_disk_does_not_give_are_counted(
+    made: tuple[Path, Path, Truth], broken: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from everstep.backends import sqlite_copy
+
+    bad = range(20 * 4096, 22 * 4096)
+    original = sqlite_copy._block
+
+    def failing(read: Any, at: int, size: int) -> tuple[bytes, int]:
+        def reading(length: int, offset: int) -> bytes:
+            if set(range(offset, offset + length)) & set(bad):
+                raise OSError(5, "Input/output error")
+            return bytes(read(length, offset))
+
+        return original(reading, at, size)
+
+    monkeypatch.setattr(sqlite_copy, "_block", failing)
+    done, _ = judged(made, broken)
+    assert [loss.reason for loss in done.lost if loss.what == "bytes"] == ["the disk did not give 8,192 bytes of the file"]
+
+
+def test_what_is_lost_can_be_read_by_people(made: tuple[Path, Path, Truth], broken: Path) -> None:
+    place = place_of(broken, "pruned")
+    tamper(broken, "DELETE FROM records WHERE id >> 31 = ? AND (id & 2147483647) BETWEEN 10 AND 40", place)
+    done, _ = judged(made, broken)
+    lines = str(done).splitlines()
+    assert lines[0].startswith(f"repaired {broken} into ")
+    assert lines[1].startswith("lost: ")
+    assert len(lines) < 20
+    assert any("pruned@" in line and " to " in line for line in lines)
+
+
+def test_the_async_store_salvages_too(tmp_path: Path) -> None:
+    import asyncio
+
+    async def main() -> Any:
+        async with everstep.open(tmp_path / "s.db") as store:
+            async with store.run("r", state={"n": 1}) as run:
+                await run.checkpoint()
+            return await store.load("r", newest_good=True)
+
+    found = asyncio.run(main())
+    assert (found.state, found.run, found.number, found.skipped) == ({"n": 1}, "r", 1, [])
+
+
+def test_the_sample_has_what_it_should_have(made: tuple[Path, Path, Truth]) -> None:
+    """Otherwise the tests here would prove less than they seem to."""
+    truth = made[2].runs
+    assert {name: run.row.status for name, run in truth.items()} == {
+        "loop": "succeeded", "ended": "succeeded", "waits": "waiting", "fork": "succeeded", "pruned": "succeeded", "late": "waiting",
+        "small-0": "succeeded", "small-1": "succeeded", "small-2": "succeeded",
+    }  # fmt: skip
+    assert truth["pruned"].pruned
+    assert truth["waits"].letters
+    assert query(made[0], "SELECT count(*) FROM bases")[0][0]
+    assert query(made[0], "SELECT count(*) FROM records WHERE kind = 'base'")[0][0] > 10
+    assert query(made[0], "SELECT count(*) FROM chunks")[0][0] > 20
+    assert Path(f"{made[1]}-wal").stat().st_size > 100_000
+    assert fill.__doc__
+
+
+def test_a_row_that_claims_a_history_without_end_is_not_believed(tmp_path: Path) -> None:
+    """Whoever forges a store can compute any digest. What follows from it must not fill the memory."""
+    path = tmp_path / "s.db"
+    with everstep.open(path) as store:
+        for name in ("good", "bad"):
+            with store.run(name, state={"n": 1}) as run:
+                run.checkpoint()
+        row = store.backend.run("bad")
+        assert row is not None
+    forged = row.sealed(head_seq=2**31 - 1, checkpoints=2**31 - 3)
+    tamper(path, 'UPDATE runs SET head_seq = ?, checkpoints = ?, "check" = ? WHERE id = ?', forged.head_seq, forged.checkpoints, forged.check, "bad")
+    done, target = fixed(path)
+    assert done.records < 100
+    assert ("bad", "run") in {(loss.run, loss.what) for loss in done.lost}
+    with everstep.open(target) as store:
+        assert [info.id for info in store.runs()] == ["good"]
+        assert store.verify("full").ok
+
+
+def test_a_place_without_end_is_not_believed(tmp_path: Path) -> None:
+    from everstep.records import Tombstone
+
+    path = tmp_path / "s.db"
+    with everstep.open(path) as store, store.run("r", state={"n": 1}) as run:
+        run.checkpoint()
+    far = Tombstone.unknown(2**32 - 2, 1)
+    columns = (far.place, far.id, far.key, far.family, far.created_at, far.at, far.head_seq, far.head_digest, far.checkpoints, far.check)
+    tamper(path, f"INSERT INTO tombstones VALUES ({', '.join('?' * 10)})", *columns)
+    tamper(path, "UPDATE manifest SET next = 4294967290")
+    done, target = fixed(path)
+    assert done.runs == 1
+    assert query(target, "SELECT next FROM manifest") == [(2,)]
+    assert query(target, "SELECT count(*) FROM tombstones") == [(0,)]

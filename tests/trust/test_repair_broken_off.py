@@ -1,0 +1,162 @@
+"""A repair that is killed or fails half-way leaves nothing that looks like a store; the next one removes what is left."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+import everstep
+from everstep.backends import sqlite_rebuild, sqlite_wreck
+from everstep.backends.sqlite_pages import Pages
+from everstep.backends.sqlite_rebuild import SqliteBuilder
+from everstep.errors import NotAStore, StoreError, StoreFull
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    with everstep.open(tmp_path / "s.db") as store:
+        for name in ("a", "b", "c"):
+            with store.run(name, state={"lines": [f"{name} {i} " + "x" * (i % 97) for i in range(9000)]}) as run:
+                run.checkpoint()
+    (tmp_path / "s.db-seen").unlink(missing_ok=True)
+    shutil.rmtree(tmp_path / "s.db-locks", ignore_errors=True)
+    return tmp_path / "s.db"
+
+
+def at(owner: Any, name: str, nth: int, what: Callable[[], None], after: bool = False) -> Callable[[pytest.MonkeyPatch], None]:
+    """Have something happen at the nth call of a function."""
+
+    def arm(patch: pytest.MonkeyPatch) -> None:
+        original, calls = getattr(owner, name), [0]
+
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            calls[0] += 1
+            if calls[0] == nth and not after:
+                what()
+            result = original(*args, **kwargs)
+            if calls[0] == nth and after:
+                what()
+            return result
+
+        patch.setattr(owner, name, wrapped)
+
+    return arm
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+POINTS = [
+    (Pages, "_merge", 1, False), (sqlite_wreck, "Carver", 1, False), (SqliteBuilder, "chunk", 2, True), (SqliteBuilder, "run", 1, True), (SqliteBuilder, "run", 3, True),
+    (SqliteBuilder, "finish", 1, False), (SqliteBuilder, "_publish", 1, False), (sqlite_rebuild, "link", 1, False), (sqlite_rebuild, "link", 1, True),
+    (sqlite_rebuild, "sync_folder", 1, False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("owner", "name", "nth", "after"), POINTS, ids=lambda value: getattr(value, "__name__", str(value)))
+def test_a_repair_that_is_killed_leaves_no_store_or_a_whole_one(
+    owner: Any, name: str, nth: int, after: bool, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if name == "Carver":  # it is needed only where something is damaged
+        data = bytearray(source.read_bytes())
+        data[:4096] = bytes(4096)
+        source.write_bytes(data)
+    target = tmp_path / "new.db"
+    child = os.fork()
+    if child == 0:
+        try:
+            at(owner, name, nth, die, after)(monkeypatch)
+            everstep.repair(source, target)
+        finally:
+            os._exit(0)
+    _, status = os.waitpid(child, 0)
+    assert os.WIFSIGNALED(status), "it was not killed: this proves nothing"
+    others = {path.name for path in tmp_path.iterdir()} - {"s.db", "new.db"}
+    assert all(name.startswith(".new.db.") for name in others), others
+    published = name == "sync_folder" or (name == "link" and after)
+    assert target.exists() == published
+    if published:
+        with everstep.open(target) as store:
+            assert store.verify("full").ok
+            assert store.get("c").checkpoints
+        assert {path.name for path in tmp_path.iterdir()} <= {"s.db", "new.db", "new.db-seen"}
+    else:
+        with pytest.raises(NotAStore):
+            everstep.open(target, create=False)
+        assert everstep.repair(source, target).ok
+        assert {path.name for path in tmp_path.iterdir()} == {"s.db", "new.db"}
+
+
+@pytest.mark.parametrize("nth", range(1, 12, 2))
+def test_a_repair_without_space_says_so_and_leaves_nothing(nth: int, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full() -> None:
+        raise StoreFull("no space is left")
+
+    before = source.read_bytes()
+    with monkeypatch.context() as patch:
+        at(SqliteBuilder, "_write", nth, full)(patch)
+        with pytest.raises(StoreFull):
+            everstep.repair(source, tmp_path / "new.db")
+    assert {path.name for path in tmp_path.iterdir()} == {"s.db"}
+    assert source.read_bytes() == before
+    assert everstep.repair(source, tmp_path / "new.db").ok
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(28, "No space left on device"), OSError(13, "Permission denied"), apsw.IOError("disk I/O error")]
+)
+@pytest.mark.parametrize("where", ["copy", "link"])
+def test_an_error_of_the_system_is_one_of_ours_and_leaves_nothing(
+    error: Exception, where: str, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise error
+
+    with monkeypatch.context() as patch:
+        if where == "copy":
+            at(Pages, "_write", 1, fail)(patch)
+        else:
+            at(sqlite_rebuild, "link", 1, fail)(patch)
+        if isinstance(error, OSError):
+            with pytest.raises(StoreError):
+                everstep.repair(source, tmp_path / "new.db")
+        else:
+            with pytest.raises(apsw.IOError):  # it cannot come from there; but nothing is left behind, whatever comes
+                everstep.repair(source, tmp_path / "new.db")
+    assert {path.name for path in tmp_path.iterdir()} == {"s.db"}
+
+
+def test_a_store_that_came_into_the_place_meanwhile_is_left_alone(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = tmp_path / "new.db"
+    at(sqlite_rebuild, "link", 1, lambda: target.write_bytes(b"mine") and None)(monkeypatch)
+    with pytest.raises(everstep.EverstepError, match="exists already"):
+        everstep.repair(source, target)
+    assert target.read_bytes() == b"mine"
+    assert {path.name for path in tmp_path.iterdir()} == {"s.db", "new.db"}
+
+
+def test_a_source_that_is_written_all_the_time_is_refused(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from everstep.backends import sqlite_copy
+    from everstep.errors import StoreBusy
+
+    original = sqlite_copy._copy_file
+
+    def written(path: str, target: Path) -> int:
+        found = original(path, target)
+        with source.open("r+b") as file:
+            file.write(b"S")
+        os.utime(source, ns=(1, os.stat(source).st_mtime_ns + 1))
+        return found
+
+    monkeypatch.setattr(sqlite_copy, "_copy_file", written)
+    with pytest.raises(StoreBusy):
+        everstep.repair(source, tmp_path / "new.db")
+    assert {path.name for path in tmp_path.iterdir()} == {"s.db"}
