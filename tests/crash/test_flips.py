@@ -1,8 +1,10 @@
 """Flipped bits: every read is what it was, or says what is damaged."""
 
+from contextlib import closing
 from pathlib import Path
 from random import Random
 
+import apsw
 import pytest
 
 import everstep
@@ -20,7 +22,7 @@ def bench(module_folder: Path) -> Bench:
 
 def test_the_sample_has_something_of_everything(bench: Bench) -> None:
     assert len(bench.closed[""]) >= 64 << 10
-    assert {"record", "chunk", "letter"} <= bench.frames.kinds()
+    assert bench.frames.kinds() == {"record", "chunk", "letter", "base"}
     put(bench.killed, bench.path)
     with everstep.open(bench.path) as store:
         reads = reads_of(store)
@@ -51,6 +53,22 @@ def test_the_reads_that_a_flip_can_touch_are_all_that_it_touches(bench: Bench) -
         number -= number % flips.SAMPLE_EVERY  # those are read in full
         kind, said = flips.flip(bench, number)
         assert kind in (SAME, DETECTED), (number, said)
+
+
+def test_a_run_never_takes_an_answer_that_nobody_gave(bench: Bench) -> None:
+    """A letter is read by the run that it is for; that is a write, which the harness does not try."""
+    random = Random(5)
+    for _ in range(40):
+        put(bench.closed, bench.path)
+        with closing(apsw.Connection(str(bench.path))) as connection:
+            ((body, run),) = connection.execute("SELECT body, run FROM letters WHERE due IS NOT NULL").fetchall()
+            bad = flips.flipped(body, random.randrange(len(body) * 8))
+            connection.execute("UPDATE letters SET body = ? WHERE run = ? AND due IS NOT NULL", (bad, run))
+            assert connection.changes() == 1
+        with everstep.open(bench.path) as store:
+            with pytest.raises(Damaged):
+                store.resume("waits")
+            assert store.get("waits").status == "waiting"
 
 
 def test_no_flipped_bit_is_read_as_what_was_saved(memory_folder: Path) -> None:

@@ -243,7 +243,10 @@ class Store:
         for t in tombstones:
             names = "pk id key family created_at at head_seq head_digest checkpoints"
             assert sha256(pack([t[name] for name in names.split()])).digest() == t["check"]
-        parts = [*runs, *tags, *self.rows("SELECT * FROM letters"), *marks, *bases, *tombstones]
+        facts = self.rows("SELECT * FROM facts")
+        for fact in facts:
+            assert sha256(pack([fact["name"], fact["value"]])).digest() == fact["check"]
+        parts = [*runs, *tags, *self.rows("SELECT * FROM letters"), *marks, *bases, *tombstones, *facts]
         total = sum(int.from_bytes(part["check"], "big") for part in parts) % 2**256
         assert sorted(part["pk"] for part in [*runs, *tombstones]) == list(range(1, manifest["next"]))
         assert manifest["total"] == total.to_bytes(32, "big")

@@ -288,6 +288,49 @@ def test_no_more_goes_than_the_limit_asks_for(limit: int, turns: int, tagged: in
         assert good(store)
 
 
+def test_what_a_relative_still_needs_is_not_counted_as_freed(store: everstep.Store, clock: FakeClock) -> None:
+    """The fork's first checkpoint shares its long text with the parent: to drop it frees nothing of that."""
+    import random
+
+    with store.run("parent", state={"text": random.Random(1).randbytes(40_000).hex()}) as run:
+        for n in range(6):
+            run.state["n"] = n
+            run.checkpoint()
+    store.prune(Retention(keep_last=1))
+    store.fork("parent", "fork")
+    with store.run("fork") as run:
+        for n in range(12):
+            clock.advance(60)
+            run.state["text"] = random.Random(n + 2).randbytes(1000).hex()
+            run.checkpoint()
+    limit = stored(store) - 5_000
+    done = store.cleanup(Retention(max_bytes=limit))
+    assert stored(store) <= limit
+    assert 1 < done.pruned.dropped < 12
+    assert good(store)
+
+
+def test_what_is_tagged_after_the_limit_was_worked_out_stays(
+    store: everstep.Store, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from everstep.store import prune
+
+    bulky(store, clock, "ab")
+    worked_out = prune.crowded_out
+
+    def tagged_then(*args: Any) -> Any:
+        found = worked_out(*args)
+        store.tag("a@3", "milestone")
+        return found
+
+    monkeypatch.setattr(prune, "crowded_out", tagged_then)
+    done = store.cleanup(Retention(max_bytes=0))
+    assert {plan.run: plan.kept for plan in done.pruned.runs} == {
+        "a": [3, store.get("a").checkpoints],
+        "b": [store.get("b").checkpoints],
+    }
+
+
 def test_a_limit_counts_what_belongs_to_its_scope(store: everstep.Store, clock: FakeClock) -> None:
     bulky(store, clock, "ab")
     store.set_retention(Retention(max_bytes=30_000), run="a")

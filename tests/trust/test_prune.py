@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -193,6 +194,23 @@ def test_what_others_stand_on_stays(store: everstep.Store) -> None:
     newest = store.backend.records("r", 1, 2**31 - 1, ("base",), newest=1)[0]
     assert newest.body is not None  # a program that has the run open stands on it
     assert newest.number not in states(store, "r")
+    assert good(store)
+
+
+def test_the_newest_base_record_stays_also_where_the_head_has_a_base_of_its_own(store: everstep.Store) -> None:
+    with many_bases(20, worth=1):
+        with store.run("r", state={"text": ""}) as run:
+            for turn in range(35):
+                run.state["text"] = random.Random(turn).randbytes(1000).hex()
+                run.checkpoint()
+        head, before = store.get("r").checkpoints, store.load("r")
+        newest = store.backend.records("r", 1, 2**31 - 1, ("base",), newest=1)[0]
+        assert newest.number < head - 5
+        plan = store.prune(Retention(keep_last=1))
+    assert plan.runs[0].bases == (head,)
+    again = store.backend.records("r", newest.seq, newest.seq)[0]
+    assert again.body == newest.body
+    assert store.load("r") == before
     assert good(store)
 
 

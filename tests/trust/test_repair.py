@@ -247,7 +247,7 @@ def test_a_lost_record_keeps_all_numbers_and_later_bases_keep_their_states(made:
 def test_a_record_with_a_lost_body_loses_no_other_record(made: tuple[Path, Path, Truth], broken: Path) -> None:
     place = place_of(broken, "loop")
     [(gone, body)] = query(broken, "SELECT id, body FROM records WHERE id >> 31 = ? AND kind = 'step' LIMIT 1 OFFSET 5", place)
-    tamper(broken, "UPDATE records SET body = ? WHERE id = ?", body[:-1] + bytes([body[-1] ^ 1]), gone)
+    tamper(broken, "UPDATE records SET body = ? WHERE id = ?", body[:-2] + bytes([body[-2] ^ 1, body[-1] ^ 1]), gone)
     erase(broken, body)
     done, _ = judged(made, broken)
     assert [(loss.what, loss.seq) for loss in done.lost if loss.run == "loop"] == [("record", gone & 0x7FFFFFFF)]
@@ -256,7 +256,7 @@ def test_a_record_with_a_lost_body_loses_no_other_record(made: tuple[Path, Path,
 def test_a_row_that_is_lost_is_rebuilt_from_the_records(made: tuple[Path, Path, Truth], broken: Path) -> None:
     place = place_of(broken, "loop")
     key, check = query(broken, 'SELECT key, "check" FROM runs WHERE pk = ?', place)[0]
-    tamper(broken, "UPDATE runs SET stored = stored + 1 WHERE pk = ?", place)
+    tamper(broken, "UPDATE runs SET stored = stored + 1, note = 'another' WHERE pk = ?", place)
     erase(broken, check)
     done, target = judged(made, broken)
     assert [loss.what for loss in done.lost if loss.run == "loop"] == ["row"]
@@ -268,6 +268,63 @@ def test_a_row_that_is_lost_is_rebuilt_from_the_records(made: tuple[Path, Path, 
         assert row.status == "succeeded"
         assert row.epoch > made[2].runs["loop"].row.epoch
         assert store.load("loop@milestone") == made[2].runs["loop"].states[5]
+
+
+def flip(path: Path, table: str, column: str, where: str) -> None:
+    """Flip one bit of a value in the middle of a row."""
+    [(value,)] = query(path, f'SELECT "{column}" FROM {table} WHERE {where}')
+    if isinstance(value, int):
+        bad: Any = value ^ 1 << 5
+    elif isinstance(value, str):
+        bad = value[:-1] + chr(ord(value[-1]) ^ 1)
+    else:
+        bad = value[:-3] + bytes([value[-3] ^ 16]) + value[-2:]
+    assert tamper(path, f'UPDATE {table} SET "{column}" = ? WHERE {where}', bad) == 1
+
+
+@pytest.mark.parametrize(("table", "columns", "where"), [
+    ("runs", ("id", "key", "note", "meta", "created_at", "head_seq", "head_digest", "checkpoints", "epoch", "check"), "pk = 1"),
+    ("records", ("kind", "epoch", "at", "number", "note", "meta", "digest", "body"), "id = (SELECT id FROM records WHERE kind = 'checkpoint' AND id >> 31 = 1 AND number = 8)"),
+    ("tags", ("at", "key", "check"), "run = 1 AND number = 7"),
+    ("letters", ("at", "body", "check"), "run = (SELECT pk FROM runs WHERE id = 'waits')"),
+    ("pruned", ("freed", "check"), "1"),
+    ("tombstones", ("id", "family", "head_seq", "check"), "1"),
+])  # fmt: skip
+def test_one_flipped_bit_is_put_right(
+    table: str, columns: tuple[str, ...], where: str, made: tuple[Path, Path, Truth], tmp_path: Path
+) -> None:
+    for column in columns:
+        folder = tmp_path / column
+        folder.mkdir()
+        copy(made[0], folder / "broken.db")
+        flip(folder / "broken.db", table, column, where)
+        done, _ = judged(made, folder / "broken.db")
+        assert done.lost == [], column
+        assert "flipped bit" in str(done) or done.healed == 0
+
+
+def test_one_flipped_bit_in_a_chunk_is_put_right(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    with everstep.open(path) as store, store.run("r", state={"n": 1}) as run:
+        run.step("rows", lambda: {i: "row " * i for i in range(400)})
+    [(pk, frame)] = query(path, "SELECT pk, frame FROM chunks ORDER BY length(frame) LIMIT 1")
+    flip(path, "chunks", "frame", f"pk = {pk}")
+    erase(path, frame)
+    with everstep.open(path) as store:
+        assert not store.verify("full").ok
+    done, target = fixed(path)
+    assert done.lost == []
+    assert done.healed == 1
+    assert "1 flipped bits put right" in str(done)
+    with everstep.open(target) as store:
+        assert store.steps("r")[0].result == {i: "row " * i for i in range(400)}
+        assert store.verify("full").ok
+
+
+def test_a_record_whose_own_digest_is_damaged_is_proven_by_the_next_one(made: tuple[Path, Path, Truth], broken: Path) -> None:
+    tamper(broken, "UPDATE records SET digest = zeroblob(32) WHERE id = (1 << 31 | 20)")
+    done, _ = judged(made, broken)
+    assert done.ok
 
 
 def test_where_not_even_the_feed_tells_its_end_that_is_said_and_the_run_is_paused(tmp_path: Path) -> None:
@@ -372,6 +429,29 @@ def test_a_result_that_is_lost_is_computed_again_from_the_journal(tmp_path: Path
         assert store.verify("full").ok
 
 
+def test_a_pruned_state_does_not_come_back(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    with everstep.open(path) as store, store.run("r", state={"n": 0}) as run:
+        for n in range(1, 9):
+            run.state["n"] = n
+            run.checkpoint()
+    bodies = query(path, "SELECT body, id FROM records WHERE kind = 'checkpoint' AND number <= 3")
+    with everstep.open(path) as store:
+        store.prune(everstep.Retention(keep_last=2))
+        pruned = [c.number for c in store.checkpoints("r", limit=100) if c.pruned]
+    if not pruned:
+        pytest.skip("nothing was pruned")
+    for body, id in bodies:  # as an older version of a page has them
+        tamper(path, "UPDATE records SET body = ?, body_digest = NULL WHERE id = ?", body, id)
+    done, target = fixed(path)
+    assert done.ok
+    with everstep.open(target) as store:
+        assert store.verify("full").ok
+        for number in pruned:
+            with pytest.raises(PrunedCheckpoint):
+                store.load(f"r@{number}")
+
+
 def test_a_deleted_run_does_not_come_back(made: tuple[Path, Path, Truth], broken: Path) -> None:
     """Its rows may still lie in free pages or in older versions of others."""
     with everstep.open(broken, accept_older=True) as store:
@@ -389,6 +469,31 @@ def test_a_deleted_run_does_not_come_back(made: tuple[Path, Path, Truth], broken
         assert [stone.id for stone in store.backend.tombstones()] == ["gone", "secret"]
         assert store.verify("full").ok
     assert done.ok
+
+
+def test_a_deleted_run_does_not_come_back_even_if_its_tombstone_is_lost(made: tuple[Path, Path, Truth], broken: Path) -> None:
+    """Older versions of pages are not looked into for a run that nothing of the store as it is now speaks of."""
+    killed = broken.with_name("killed.db")
+    with everstep.open(broken, accept_older=True) as store:
+        with store.run("secret", state={"text": text("secret", 3000)}) as run:
+            run.checkpoint()
+        key = store.backend.run("secret").key  # type: ignore[union-attr]
+        store.delete("secret")
+        [stone] = [stone for stone in store.backend.tombstones() if stone.id == "secret"]
+        copy(broken, killed)
+    data = bytearray(Path(f"{killed}-wal").read_bytes())
+    assert data.count(key) > 3, "nothing is left of it anywhere: this proves nothing"
+    place = data.find(stone.check)
+    newest = max(i for i in range(len(data)) if data.startswith(stone.check, i)) if place >= 0 else -1
+    assert newest > 0
+    while (at := data.find(stone.check)) >= 0:
+        data[at : at + 32] = bytes(32)
+    Path(f"{killed}-wal").write_bytes(data)
+    done = everstep.repair(killed, broken.with_name("fixed.db"))
+    assert any(loss.what == "run" for loss in done.lost)
+    with everstep.open(broken.with_name("fixed.db")) as store:
+        assert "secret" not in {info.id for info in store.runs(limit=100)}
+        assert store.verify("full").ok
 
 
 def test_without_its_row_and_tombstone_a_run_is_listed_as_lost(made: tuple[Path, Path, Truth], broken: Path) -> None:
@@ -577,7 +682,14 @@ def test_a_row_that_claims_a_history_without_end_is_not_believed(tmp_path: Path)
         row = store.backend.run("bad")
         assert row is not None
     forged = row.sealed(head_seq=2**31 - 1, checkpoints=2**31 - 3)
-    tamper(path, 'UPDATE runs SET head_seq = ?, checkpoints = ?, "check" = ? WHERE id = ?', forged.head_seq, forged.checkpoints, forged.check, "bad")
+    tamper(
+        path,
+        'UPDATE runs SET head_seq = ?, checkpoints = ?, "check" = ? WHERE id = ?',
+        forged.head_seq,
+        forged.checkpoints,
+        forged.check,
+        "bad",
+    )
     done, target = fixed(path)
     assert done.records < 100
     assert ("bad", "run") in {(loss.run, loss.what) for loss in done.lost}

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -30,7 +32,7 @@ def source(tmp_path: Path) -> Path:
     return tmp_path / "s.db"
 
 
-def at(owner: Any, name: str, nth: int, what: Callable[[], None], after: bool = False) -> Callable[[pytest.MonkeyPatch], None]:
+def at(owner: Any, name: str, nth: int, what: Callable[[], None]) -> Callable[[pytest.MonkeyPatch], None]:
     """Have something happen at the nth call of a function."""
 
     def arm(patch: pytest.MonkeyPatch) -> None:
@@ -38,20 +40,32 @@ def at(owner: Any, name: str, nth: int, what: Callable[[], None], after: bool = 
 
         def wrapped(*args: Any, **kwargs: Any) -> Any:
             calls[0] += 1
-            if calls[0] == nth and not after:
+            if calls[0] == nth:
                 what()
-            result = original(*args, **kwargs)
-            if calls[0] == nth and after:
-                what()
-            return result
+            return original(*args, **kwargs)
 
         patch.setattr(owner, name, wrapped)
 
     return arm
 
 
-def die() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
+KILLED = """
+import importlib, os, signal, sys
+where, name, nth, after, source, target = sys.argv[1:]
+owner, calls = eval(where), [0]
+original = getattr(owner, name)
+def wrapped(*args, **kwargs):
+    calls[0] += 1
+    if calls[0] == int(nth) and not int(after):
+        os.kill(os.getpid(), signal.SIGKILL)
+    result = original(*args, **kwargs)
+    if calls[0] == int(nth):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return result
+setattr(owner, name, wrapped)
+import everstep
+everstep.repair(source, target)
+"""
 
 
 POINTS = [
@@ -63,22 +77,20 @@ POINTS = [
 
 @pytest.mark.parametrize(("owner", "name", "nth", "after"), POINTS, ids=lambda value: getattr(value, "__name__", str(value)))
 def test_a_repair_that_is_killed_leaves_no_store_or_a_whole_one(
-    owner: Any, name: str, nth: int, after: bool, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    owner: Any, name: str, nth: int, after: bool, source: Path, tmp_path: Path
 ) -> None:
     if name == "Carver":  # it is needed only where something is damaged
         data = bytearray(source.read_bytes())
         data[:4096] = bytes(4096)
         source.write_bytes(data)
     target = tmp_path / "new.db"
-    child = os.fork()
-    if child == 0:
-        try:
-            at(owner, name, nth, die, after)(monkeypatch)
-            everstep.repair(source, target)
-        finally:
-            os._exit(0)
-    _, status = os.waitpid(child, 0)
-    assert os.WIFSIGNALED(status), "it was not killed: this proves nothing"
+    where = (
+        f"importlib.import_module({owner.__module__!r}).{owner.__name__}"
+        if isinstance(owner, type)
+        else f"importlib.import_module({owner.__name__!r})"
+    )
+    done = subprocess.run([sys.executable, "-c", KILLED, where, name, str(nth), str(int(after)), str(source), str(target)], timeout=60)
+    assert done.returncode == -signal.SIGKILL, "it was not killed: this proves nothing"
     others = {path.name for path in tmp_path.iterdir()} - {"s.db", "new.db"}
     assert all(name.startswith(".new.db.") for name in others), others
     published = name == "sync_folder" or (name == "link" and after)

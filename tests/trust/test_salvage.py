@@ -154,11 +154,33 @@ def test_pruned_checkpoints_are_passed_over_and_said_to_be_pruned(path: Path) ->
     with everstep.open(path) as store:
         store.tag("r@4", "keep")
         store.prune(Retention(keep_last=2, keep_tagged=["keep"]))
-        found = store.load(f"r@{COUNT - 6}", newest_good=True)
-        assert found.number < COUNT - 6
-        assert found.state == state_of(found.number)
-        assert {reason for _, reason in found.skipped[-1:]} == {"its state was pruned"}
-        assert store.load("r", newest_good=True).number == COUNT
+        kept = {c.number for c in store.checkpoints("r", limit=100) if not c.pruned}
+        assert {4, COUNT - 1, COUNT} <= kept
+        assert len(kept) < COUNT - 5
+        for number in range(4, COUNT + 1):
+            found = store.load(f"r@{number}", newest_good=True)
+            assert found.number == max(n for n in kept if n <= number)
+            assert found.state == state_of(found.number)
+            assert [n for n, _ in found.skipped] == list(range(number, found.number, -1))
+            assert {reason for _, reason in found.skipped} <= {
+                "its state was pruned",
+                f"it stands on r@{found.number + 1}",
+                f"the state of r@{number} was pruned",
+            }
+
+
+def test_bytes_that_stay_for_others_are_no_state(tmp_path: Path) -> None:
+    with everstep.open(tmp_path / "s.db") as store:
+        with store.run("r", state={"n": 0}) as run:
+            for n in range(1, 9):
+                run.state["n"] = n
+                run.checkpoint()
+        store.prune(Retention(keep_last=2))
+        pruned = [c.number for c in store.checkpoints("r", limit=100) if c.pruned]
+        assert pruned
+        for number in pruned:
+            with pytest.raises(NotFound):
+                store.load(f"r@{number}", newest_good=True)
 
 
 def test_states_come_back_as_the_types_of_the_program(tmp_path: Path) -> None:

@@ -185,6 +185,26 @@ def test_a_run_that_is_deleted_between_any_two_reads_is_no_damage(
     assert report.ok, str(report)
 
 
+def test_what_others_write_meanwhile_is_not_taken_for_unreachable(places: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for read in (*READS, "run", "families"):
+        own = type(places)(places.kind, fresh(places.path.parent, read))
+        store, other = own.open(), own.open()
+        with many_bases(every=3), monkeypatch.context() as patch:
+            for name in ("one", "two"):
+                grow(store, name, 6, size=4000)
+
+            def work(other: everstep.Store = other) -> None:
+                if other.get("one").checkpoints < 40:
+                    for name in ("one", "two"):
+                        grow(other, name, 3, seed=other.get(name).checkpoints, size=4000)
+
+            count = at_each_read(store, patch, read, work)
+            report = store.verify("full")
+        assert count[0] > 0
+        assert (report.ok, report.unreachable) == (True, 0), read
+        own.close()
+
+
 def test_without_a_second_look_these_tests_would_see_false_alarms(places: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The canary of the tests above."""
     monkeypatch.setattr(run_proof, "_LOOKS", 1)

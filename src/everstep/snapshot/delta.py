@@ -82,7 +82,8 @@ def _spliced(text: str, op: Op) -> str:
 def inside(root: Any, path: Sequence[Any]) -> Any:
     """The value at a path."""
     for step in path:
-        root = fields_of(root)[step]
+        cls = root.__class__
+        root = (root if cls is dict or cls is list else fields_of(root))[step]
     return root
 
 

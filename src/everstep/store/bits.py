@@ -1,6 +1,6 @@
 """Single flipped bits, found by trying them all: a digest says which one it was. What is found is as certain as what never was damaged.
 
-Pure, and bounded: things beyond a few kilobytes are not tried, and all tries together are counted.
+Pure, and bounded: things beyond a few kilobytes are not tried, and what all tries cost together is counted.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from everstep.errors import Damaged
 from everstep.records import Record
 
 _LONGEST = 16 * 1024
-_MOST_TRIES = 3_000_000
+_MOST_BYTES = 1 << 30  # of rows and records to hash in all: some seconds
+_MOST_FRAMES = 3 << 30  # of frames to unwrap in all, which takes longer: enough for one of the longest
+_ABOUT = 300  # bytes that any try costs
 _HEADER = ("kind", "epoch", "at", "number", "note", "tags", "meta")
 
 
@@ -39,12 +41,13 @@ T = TypeVar("T")
 class Healer:
     """Puts flipped bits right, as long as it may. `healed` counts what it has found."""
 
-    def __init__(self, tries: int = _MOST_TRIES) -> None:
-        self._left = tries
+    def __init__(self, most: int = _MOST_BYTES, most_frames: int = _MOST_FRAMES) -> None:
+        self._left = most
+        self._frames_left = most_frames
         self.healed = 0
 
-    def _may_try(self) -> bool:
-        self._left -= 1
+    def _may_try(self, size: int = 0) -> bool:
+        self._left -= _ABOUT + size
         return self._left >= 0
 
     def _found(self, thing: T) -> T:
@@ -79,7 +82,7 @@ class Healer:
                     return self._found(replace(record, body_digest=value, digest=digest))
             return None
         for body in _variants(record.body):
-            if not self._may_try():
+            if not self._may_try(len(body)):
                 return None
             if sha256(before + header + sha256(body).digest()).digest() == digest:
                 return self._found(replace(record, body=body, body_digest=sha256(body).digest(), digest=digest))
@@ -95,8 +98,10 @@ class Healer:
 
     def frame(self, frame: bytes, digest: bytes) -> bytes | None:
         """A chunk."""
+        other: bytes
         for other in _variants(frame):
-            if not self._may_try():
+            self._frames_left -= len(frame)
+            if self._frames_left < 0:
                 return None
             try:
                 if sha256(unwrap(other)).digest() == digest:

@@ -51,22 +51,39 @@ class Allowance:
         self._left -= size
 
 
+class Recent:
+    """Contents that were read last, of whatever family: the same digest is the same content."""
+
+    def __init__(self) -> None:
+        self._contents: OrderedDict[bytes, bytes] = OrderedDict()
+        self._bytes = 0
+
+    def get(self, digest: bytes) -> bytes | None:
+        return self._contents.get(digest)
+
+    def add(self, digest: bytes, content: bytes) -> None:
+        if digest not in self._contents:
+            self._contents[digest] = content
+            self._bytes += len(content)
+            while self._bytes > _RECENT_BYTES:
+                self._bytes -= len(self._contents.popitem(last=False)[1])
+
+
 class Chunks:
     """The chunks of one family, and what is known of them by now."""
 
-    def __init__(self, backend: Backend, family: bytes, pace: Pace, allowance: Allowance):
+    def __init__(self, backend: Backend, family: bytes, pace: Pace, allowance: Allowance, recent: Recent):
         self._backend = backend
         self._family = family
         self._pace = pace
         self._allowance = allowance
+        self._recent = recent
         # Asked for before anything is proved: what others write from now on is not taken for unreachable.
         self._sizes = backend.chunk_sizes(family)
         self._proved: dict[Node, int] = {}
         self._reached: set[bytes] = set()
         self._joined: set[Node] = set()  # texts and values in pieces that were decoded as a whole
         self._pieces: list[Wanted] = []  # those that are still to be
-        self._recent: OrderedDict[bytes, bytes] = OrderedDict()
-        self._recent_bytes = 0
         self._costs: dict[bytes, int] = {}  # of having the value of a chunk in memory
         self.certain = True  # whether everything that can be reached was found
 
@@ -137,7 +154,7 @@ class Chunks:
             self._reached.add(digest)  # whatever it is like
             self._allowance.earn(len(frame))
         content = checked_content(digest, frame)
-        self._remember(digest, content)
+        self._recent.add(digest, content)
         return content
 
     def _read(self, digests: Iterable[bytes]) -> dict[bytes, bytes]:
@@ -196,26 +213,18 @@ class Chunks:
 
     def again(self, digests: Sequence[bytes]) -> list[bytes]:
         """The contents of chunks that were proved before, as far as there is enough left to pay for them."""
-        missing = [digest for digest in dict.fromkeys(digests) if digest not in self._recent]
-        found = {digest: self._recent[digest] for digest in digests if digest in self._recent}
-        if missing:
+        found = {digest: content for digest in digests if (content := self._recent.get(digest)) is not None}
+        if missing := [digest for digest in dict.fromkeys(digests) if digest not in found]:
             self._allowance.spend(sum(self._sizes.get(digest, 0) for digest in missing))
             frames = self._backend.chunks(self._family, missing)
             for digest in missing:
                 found[digest] = checked_content(digest, frames.get(digest))
-                self._remember(digest, found[digest])
+                self._recent.add(digest, found[digest])
         for digest, content in found.items():
             if digest not in self._costs:
                 self._costs[digest] = weight(content) // _LIGHTER
         self._allowance.spend(sum(self._costs[digest] for digest in digests))
         return [found[digest] for digest in digests]
-
-    def _remember(self, digest: bytes, content: bytes) -> None:
-        if digest not in self._recent:
-            self._recent[digest] = content
-            self._recent_bytes += len(content)
-            while self._recent_bytes > _RECENT_BYTES:
-                self._recent_bytes -= len(self._recent.popitem(last=False)[1])
 
     @property
     def count(self) -> int:

@@ -93,5 +93,6 @@ def _free(member: Member) -> dict[int, float]:
 
 
 def dropped_by_limit(decisions: list[Decision], numbers: set[int], limit: int) -> list[Decision]:
-    """The decisions with those changed that the limit says."""
-    return [Decision(d.number, False, f"max_bytes={limit:,}", d.bytes) if d.number in numbers else d for d in decisions]
+    """The decisions with those changed that the limit says; what was tagged or forked since that was found out stays."""
+    reason = f"max_bytes={limit:,}"
+    return [Decision(d.number, False, reason, d.bytes) if d.number in numbers and not d.firm else d for d in decisions]

@@ -55,6 +55,9 @@ def _check_numbers(filters: dict[str, Any]) -> None:
 def list_runs(backend: Backend, query: Query) -> Page[RunInfo]:
     limit, query.limit = query.limit, None if query.limit is None else query.limit + 1
     found = backend.runs(query)
+    places = [place for place, _ in found]
+    if places != sorted(set(places), reverse=not query.oldest_first):  # an index that names a run twice, and another one not at all
+        raise DamagedRun("the listing of runs is not in its order", remedy="Find out what else is wrong: store.verify('full').")
     for _, row in found:
         if not fits_run(verified(row), query):  # an index that points to another run
             raise DamagedRun(

@@ -17,7 +17,7 @@ from everstep.records import ZERO, Kind, Pruned, Record, RunRow, record_fault
 from everstep.snapshot.saver import NO_DELTA
 from everstep.store.beside import Beside
 from everstep.store.bodies import contents
-from everstep.store.chunks import Allowance, Chunks
+from everstep.store.chunks import Allowance, Chunks, Recent
 from everstep.store.mirror import Mirror
 from everstep.store.pace import Pace
 from everstep.store.reading import no_collection
@@ -38,9 +38,11 @@ class RunProof:
     pace: Pace
     records: int = 0
     families: dict[bytes, Chunks] = field(default_factory=dict)
+    """Those that are looked at; who is done with one takes it out."""
     certain: bool = True
     """Whether nothing was met that may hide what else is referred to."""
     _allowance: Allowance = field(default_factory=Allowance)
+    _recent: Recent = field(default_factory=Recent)
 
     def problems(self, place: int, row: RunRow) -> list[Problem]:
         """What is wrong with a run, for certain."""
@@ -58,17 +60,15 @@ class RunProof:
         return always or []
 
     def _try(self, row: RunRow, again: bool) -> tuple[Beside | None, list[Problem]]:
-        """Look once. The row is read after what stands beside it, which may be about its newest checkpoint; only the first time it is not."""
+        """Look once. The row is read after what stands beside it, which may be about its newest checkpoint, and after the chunks were listed,
+        which may be its newest; only a first look that does not go so deep takes it as it was."""
         beside = None
         try:
             beside = Beside.of(self.backend, row.id)
-            now = self.backend.run(row.id) if again else row
-            seen = (
-                [Problem("E503", f"run {row.id}", "it is listed, but cannot be found by its id")]
-                if now is None
-                else self._look(now, beside)
-            )
-            return beside, list(dict.fromkeys(seen))
+            if self.depth == "full":
+                self.chunks(row.family)
+            now = self.backend.run(row.id) if again or self.depth == "full" else row
+            return beside, list(dict.fromkeys(self._look(now, beside) if now is not None else _vanished(row)))
         except StoreClosed:
             raise
         except EverstepError as error:
@@ -138,7 +138,7 @@ class RunProof:
 
     def chunks(self, family: bytes) -> Chunks:
         if family not in self.families:
-            self.families[family] = Chunks(self.backend, family, self.pace, self._allowance)
+            self.families[family] = Chunks(self.backend, family, self.pace, self._allowance, self._recent)
         return self.families[family]
 
 
@@ -186,6 +186,10 @@ class _Bodies:
             self._mirror.lost()
             return [(fault.code, f"{name}: {fault.message}") for fault in faults]
         return [] if self._mirror.base(content) else [("E500", f"{name} is not what the deltas before it say")]
+
+
+def _vanished(row: RunRow) -> Iterator[Problem]:
+    yield Problem("E503", f"run {row.id}", "it is listed, but cannot be found by its id")
 
 
 def _fault(record: Record, before: bytes, seq: int, number: int) -> str | None:

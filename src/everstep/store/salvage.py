@@ -8,6 +8,7 @@ record is proved by the one before it, as in `reading`. Reads only, each record 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,13 +16,14 @@ from everstep.backends.base import Backend
 from everstep.codec.frame import unwrap
 from everstep.codec.values import Decoder, revived
 from everstep.errors import Damaged, PrunedCheckpoint
-from everstep.records import ZERO, Base, Kind, Record, RunRow, record_fault
+from everstep.records import ZERO, Base, Kind, Pruned, Record, RunRow, record_fault
 from everstep.snapshot.delta import apply
 from everstep.snapshot.loader import Loader
 from everstep.snapshot.saver import NO_DELTA
 from everstep.store import reading
 
 _AT_ONCE = 500
+_PRUNED = "its state was pruned"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +102,7 @@ class _Walk:
         self._backend = backend
         self._row = row
         self._last = number
+        self._mark: Pruned | None = None
         self._deltas: dict[int, Record] = {}
         self._bad_bases: list[int] = []
         self._faults: dict[int, str] = {}
@@ -108,6 +111,8 @@ class _Walk:
 
     def back(self) -> _Good | None:
         added = self._added()
+        with suppress(Damaged):  # without a mark that proves itself, nothing counts as pruned
+            self._mark = reading.prune_mark(self._backend, self._row)
         for record in self._records():
             if record.number > self._last:
                 continue
@@ -187,17 +192,26 @@ class _Walk:
                 self._last = good
                 return self._forward(number, body)
             good += 1
-        if not good:
+        shown = next((n for n in range(good, max(number, 1) - 1, -1) if self._has_state(n)), 0)
+        self._faults.update(dict.fromkeys(range(max(number, shown + 1, 1), good + 1), _PRUNED))
+        if shown and shown < good:
+            self._last = shown
+            return self._forward(number, body)
+        if not shown:
             return None
         ahead = [base for base in self._bad_bases if number < base <= good]
         objects = bool(self._loader.decoder.objects or self._decoder.objects)
         return _Good(self._row.id, value, good, number, min(ahead, default=good + 1) - 1, objects, self._faults)
 
+    def _has_state(self, number: int) -> bool:
+        """Whether a checkpoint was not pruned: the bytes of one that was may still be there, for others."""
+        return self._mark is None or self._mark.has_state(number)
+
     def _ops(self, record: Record | None) -> Any:
         if record is None:
             raise Damaged("its record is damaged or gone")
         if record.body is None:
-            raise Damaged("its state was pruned")
+            raise Damaged(_PRUNED)
         content = unwrap(record.body)
         ops = self._decoder.decode(content) if content != NO_DELTA else None
         if not isinstance(ops, list):

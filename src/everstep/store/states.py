@@ -47,6 +47,9 @@ class States:
 
     def settle(self, now: int, reach: Reach) -> None:
         """Find out what can be loaded, and let go of the rest."""
+        mark = self.mark
+        if mark is not None:  # an older version of a record may still have the body that was pruned
+            self.records = [r if r.kind not in _STATE or mark.has_body(r.seq) else self._without(r) for r in self.records]
         bases = {base.number: base for base in self.bases if self._whole(base.body, base.number, reach)}
         self._pruned = {r.number for r in self.records if r.kind == Kind.CHECKPOINT and r.body is None and r.number not in self.lost}
         broken: set[int] = set()
@@ -62,7 +65,7 @@ class States:
                 known = known or whole
             if known and record.kind in _STATE:
                 self.good.add(record.number)
-        self.bases = [base for number, base in sorted(bases.items()) if number in self.good]
+        self.bases = [base for _, base in sorted(bases.items())]
         self.records = [self._without(record) if record.seq in broken else self._kept(record) for record in self.records]
         self._mark(now)
 
@@ -111,18 +114,20 @@ class States:
         return replace(record, body=None)
 
     def _mark(self, now: int) -> None:
-        """Say what is gone, so that it isn't taken for damage."""
-        last = max((record.number for record in self.records), default=0)
-        self._list(last)
+        """Say what is gone, so that it isn't taken for damage. What was pruned stays so, also where its bytes are still needed."""
+        last, mark = max((record.number for record in self.records), default=0), self.mark
+        pruned = {n for n in range(1, last + 1) if not mark.has_state(n)} if mark is not None else self._pruned - self.good
+        self._list(last, pruned)
+        self.good -= pruned
         bodies = [record for record in self.records if record.kind in _STATE]
         ranges = _runs_of(bodies, lambda record: record.body is None, lambda record: record.seq)
         numbers = _runs_of(range(1, last + 1), lambda number: number not in self.good, lambda number: number)
-        if not ranges:
+        if not ranges and not numbers:
             self.mark = None
-        elif self.mark is None or (self.mark.ranges, self.mark.numbers, self.mark.key) != (ranges, numbers, self.row.key):
-            self.mark = Pruned.make(self.row.key, ranges, self.mark.freed if self.mark is not None else 0, now, numbers)
+        elif mark is None or (mark.ranges, mark.numbers, mark.key) != (ranges, numbers, self.row.key):
+            self.mark = Pruned.make(self.row.key, ranges, mark.freed if mark is not None else 0, now, numbers)
 
-    def _list(self, last: int) -> None:
+    def _list(self, last: int, pruned: set[int]) -> None:
         """List what was there before."""
         fallen = 0
         for number in range(1, last + 1):
@@ -133,7 +138,7 @@ class States:
                     self.losses.append(Loss(self.row.id, "note", "its state is there, but its note, tags and meta are lost", number))
                 continue
             fallen = fallen if fallen and own is None else number
-            if number not in self._pruned:
+            if number not in pruned or number in self.lost:
                 reason = own or (f"it stands on {self.row.id}@{fallen}, which is lost" if fallen < number else "its state is gone")
                 self.losses.append(Loss(self.row.id, "checkpoint", reason, number))
 

@@ -69,6 +69,7 @@ class _Check:
         self._proof = proof
         self._runs_in_all = 0
         self._families: list[bytes] = []
+        self._settled: set[bytes] = set()
 
     def all(self) -> None:
         """One part after the other; damage that ends one of them is reported, and the next one begins."""
@@ -162,6 +163,8 @@ class _Check:
             self._report.add(self._proof.problems(place, row))
             if self._report.depth == "quick":
                 self._pace.on(1, f"run {row.id}")
+            elif self._report.depth == "full" and self._alone(row):
+                self._settle(row.family)
 
     def _rows(self) -> Iterator[tuple[int, RunRow]]:
         """Every run, oldest first. A row that cannot be read is passed over, and those behind it are found all the same."""
@@ -184,13 +187,26 @@ class _Check:
             after, limit = rows[-1][0], _AT_ONCE
 
     def _unreachable(self) -> None:
-        """Chunks that nothing refers to are no fault, but that they are what they are called is proved as of all others."""
+        """What is left when all runs were looked at. With damage nobody knows what else is referred to."""
         for family in self._families:
-            chunks = self._proof.chunks(family)
-            left = chunks.unreachable()
-            if self._proof.certain and chunks.certain:
-                self._report.unreachable += len(left)
-                self._report.unreachable_bytes += sum(left.values())
-            for error in chunks.prove_alone(left):
-                self._report.add([Problem(error.code, f"chunks of family {family.hex()[:16]}", f"{error.message}; nothing refers to it")])
-            self._report.chunks += len(left)
+            if family not in self._settled:
+                self._settle(family)
+        if not self._proof.certain:
+            self._report.unreachable = self._report.unreachable_bytes = 0
+
+    def _alone(self, row: RunRow) -> bool:
+        """Whether no other run is of the same family, so that what is known of its chunks need not be kept."""
+        return row.family == row.key and not self._backend.runs(Query(parent=row.id, limit=1))
+
+    def _settle(self, family: bytes) -> None:
+        """Chunks that nothing refers to are no fault, but that they are what they are called is proved as of all others."""
+        self._settled.add(family)
+        chunks = self._proof.chunks(family)
+        left = chunks.unreachable()
+        if chunks.certain:
+            self._report.unreachable += len(left)
+            self._report.unreachable_bytes += sum(left.values())
+        for error in chunks.prove_alone(left):
+            self._report.add([Problem(error.code, f"chunks of family {family.hex()[:16]}", f"{error.message}; nothing refers to it")])
+        self._report.chunks += chunks.count + len(left)
+        del self._proof.families[family]

@@ -96,8 +96,10 @@ class Forgetful(Wrapper):
 
 
 class Unstamped(Wrapper):
-    """Frees what gc found unreachable a while ago, whether it was written again since or not."""
+    """Frees what gc found unreachable, whether it was written again since or not, and takes its time before it does."""
 
     def sweep(self, family: bytes, digests: Sequence[bytes], stamp: int) -> int:
-        time.sleep(0.05)
+        limit = time.monotonic() + 5.0
+        while self._backend.manifest().writes < stamp + 40 and time.monotonic() < limit:
+            time.sleep(0.005)
         return self._backend.sweep(family, digests, self._backend.manifest().writes + 1)

@@ -30,12 +30,12 @@ Newest = Callable[[Store, str], Any]
 
 
 def run(folder: Path, *, deep: bool, seed: int = 0, progress: Progress = None) -> Count:
-    """300 steps of the clock in one process and 8 in processes; deep: 10,000 and 100."""
+    """200 steps of the clock in one process and 8 in processes; deep: 10,000 and 100."""
     count = Count("the clock is set back and forward")
     with count.timed():
         for kind in ("between", "inside"):
             for part in range(10 if deep else 1):
-                _steps(folder / f"{kind}{part}.db", count, 500 if deep else 150, seed + part, kind == "inside")
+                _steps(folder / f"{kind}{part}.db", count, 500 if deep else 100, seed + part, kind == "inside")
                 if progress is not None:
                     progress(count)
         if not _processes(folder / "processes.db", count, 100 if deep else 8, seed):

@@ -32,6 +32,7 @@ from everstep.testing.faults.ledger import OVER, Entry, Ledger
 NAMES = ("a", "b", "c", "d", "e")
 TAGS = ("good", "bad", "milestone")
 STEPS_OF_ONE = 50
+SHORT, DEEP = 3_000, 100_000
 SCALARS = st.sampled_from([None, True, 0, 1, -5, 2.5, "", "text", "long " * 60, b"bytes", (1, 2)])
 VALUES = st.one_of(SCALARS, st.lists(SCALARS, max_size=4), st.dictionaries(st.sampled_from("xyz"), SCALARS, max_size=3))
 EDITS = st.lists(
@@ -435,14 +436,15 @@ def run(folder: Path, *, deep: bool, seed: int = 0, progress: Progress = None) -
     """3,000 steps; deep: 100,000, a tenth of them in processes that are killed."""
     count = Count("a crash between any two calls")
     with count.timed():
-        wanted = 100_000 if deep else 3_000
+        wanted = DEEP if deep else SHORT
         for kind, steps in ((Near, wanted * 9 // 10), (Far, wanted // 10)):
-            _drive(kind, steps, seed, count, progress)
+            drive(kind, steps, seed, count, progress)
         count.tell_canary('a backend that says "durable" before it writes', canary(folder))
     return count
 
 
-def _drive(kind: type[Near] | type[Far], wanted: int, seed: int, count: Count, progress: Progress) -> None:
+def drive(kind: type[Near] | type[Far], wanted: int, seed: int, count: Count, progress: Progress) -> None:
+    """Random histories until so many steps were made, or one of them went wrong."""
     machine = type(f"{kind.__name__}Machine", (Machine,), {"kind": kind, "steps": 0, "crashes": 0})
     while machine.steps < wanted and not count.notes:
         before = machine.steps

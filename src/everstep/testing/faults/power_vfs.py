@@ -5,7 +5,7 @@ name, the witness written, a worker's lock made) through `power_calls`. `note` p
 order.
 
 Each call is done and recorded under one lock, so that what was synced is what the record says. The index of a WAL (`-shm`) is never
-synced and is made anew after a crash: it is left out. Nothing here changes what the calls do.
+synced and can be anything after a crash: it is left out. Nothing here changes what the calls do.
 """
 
 from __future__ import annotations

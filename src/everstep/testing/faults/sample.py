@@ -106,7 +106,7 @@ def _copy(path: Path, sample: Sample, moment: str) -> None:
 
 def pruned_states() -> dict[str, Any]:
     """The states of the run that is pruned, by ref, as they were saved."""
-    return {f"diary@{n}": {"page": text(("page", n), 3000)} for n in range(1, 9)}
+    return {f"diary@{n}": {"page": text(("page", n), 6000)} for n in range(1, 6)}
 
 
 def _pruned(store: everstep.Store) -> None:
@@ -114,7 +114,7 @@ def _pruned(store: everstep.Store) -> None:
     with store.run("diary") as run:
         for ref, state in pruned_states().items():
             run.state.update(state)
-            run.checkpoint(tags="kept" if ref == "diary@6" else ())
+            run.checkpoint(tags="kept" if ref == "diary@4" else ())
     store.prune(everstep.Retention(keep_last=1, keep_tagged=["kept"]), run="diary")
     store.gc()
     store.set_retention(everstep.Retention(keep_last=9))

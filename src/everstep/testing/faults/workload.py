@@ -17,7 +17,7 @@ from typing import Any
 
 import everstep
 from everstep.backends import sqlite_wal
-from everstep.errors import AlreadyAnswered, NotFound, RunExists
+from everstep.errors import AlreadyAnswered, Damaged, NotFound, RunExists
 from everstep.snapshot import saver
 from everstep.store import plan
 from everstep.store.retention import Retention
@@ -188,14 +188,21 @@ class Workload:
         """Of each run, all but the newest checkpoint and the tagged one. The log says beforehand which ones may go."""
         if not self.log.is_done("prune"):
             kept = Retention(keep_last=1, keep_tagged=["kept"])
-            going = store.prune(kept, dry_run=True)
+            going = _whole(store.prune(kept, dry_run=True))
             with self.log.op("prune", more=[[run.run, number] for run in going.runs for number in run.dropped]):
-                store.prune(kept)
+                _whole(store.prune(kept))
 
     def gc(self, store: everstep.Store, _: int) -> None:
         if not self.log.is_done("gc"):
             with self.log.op("gc"):
-                store.gc()
+                _whole(store.gc())
+
+
+def _whole(report: Any) -> Any:
+    """What left a run alone because it could not be read has to be done again."""
+    if report.problems:
+        raise Damaged("; ".join(map(str, report.problems)))
+    return report
 
 
 @everstep.workflow(name="everstep.testing.faults", version=1)  # type: ignore[untyped-decorator]

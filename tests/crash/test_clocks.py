@@ -1,0 +1,29 @@
+"""The clock is set back and forward: the short form of its harness, with its canary."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from everstep.testing.faults import clocks
+
+
+def test_order_does_not_depend_on_a_clock(memory_folder: Path) -> None:
+    count = clocks.run(memory_folder, deep=False)
+    assert count.ok, str(count)
+
+
+@pytest.mark.parametrize("offset", [-clocks.DAY, clocks.DAY])
+def test_a_shifted_process_has_another_wall_clock_and_the_same_boot_clock(memory_folder: Path, offset: int) -> None:
+    found = clocks.shifted(memory_folder, offset)
+    if found is None:
+        pytest.skip("neither faketime nor a compiler is installed: no process can have another clock")
+    prefix, environment = found
+    code = "import time; print(time.time(), time.monotonic())"
+    said = subprocess.run([*prefix, sys.executable, "-c", code], env=os.environ | environment, capture_output=True, text=True, check=True)
+    here = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    (wall, boot), (own_wall, own_boot) = (map(float, out.stdout.split()) for out in (said, here))
+    assert abs(wall + -offset - own_wall) < 3600
+    assert abs(boot - own_boot) < 3600
