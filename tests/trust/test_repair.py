@@ -712,3 +712,34 @@ def test_a_place_without_end_is_not_believed(tmp_path: Path) -> None:
     assert done.runs == 1
     assert query(target, "SELECT next FROM manifest") == [(2,)]
     assert query(target, "SELECT count(*) FROM tombstones") == [(0,)]
+
+
+def test_a_run_that_was_forged_into_nonsense_costs_no_other_run(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    with everstep.open(path) as store:
+        for name in ("good", "bad", "worse"):
+            with store.run(name, state={"n": 1}) as run:
+                run.checkpoint()
+        bad, worse = store.backend.run("bad"), store.backend.run("worse")
+        assert bad is not None
+        assert worse is not None
+    forged = bad.sealed(meta="no JSON")
+    tamper(path, 'UPDATE runs SET meta = ?, "check" = ? WHERE id = ?', forged.meta, forged.check, "bad")
+    from everstep.records import ZERO, make_record
+
+    start = make_record(ZERO, "worse", 1, "start", 1, 1, 0, b"\x01\x00\x93\x01\x02\x03")
+    forged = worse.sealed(head_seq=1, head_digest=start.digest, checkpoints=0)
+    tamper(
+        path,
+        'UPDATE runs SET head_seq = 1, head_digest = ?, checkpoints = 0, "check" = ? WHERE id = ?',
+        forged.head_digest,
+        forged.check,
+        "worse",
+    )
+    tamper(path, "DELETE FROM records WHERE id >> 31 = 3 AND id & 2147483647 > 1")
+    tamper(path, "UPDATE records SET epoch = 1, at = 1, body = ?, digest = ? WHERE id = (3 << 31 | 1)", start.body, start.digest)
+    done, target = fixed(path)
+    assert {loss.run for loss in done.lost if loss.what == "run"} >= {"bad"}
+    with everstep.open(target) as store:
+        assert store.load("good") == {"n": 1}
+        assert "bad" not in {info.id for info in store.runs()}

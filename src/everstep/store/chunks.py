@@ -28,6 +28,7 @@ _KINDS = frozenset("ldsbav")
 _WAVE = 64
 _RECENT_BYTES = 16 * 1024 * 1024
 _FREE_BYTES = 4 * 1024 * 1024
+_MOST_INDEXES = 4096
 _ENTRY_COST = 32  # of an index, in bytes of the allowance
 _LIGHTER = 64  # so many bytes of memory count as one that is read
 
@@ -85,6 +86,7 @@ class Chunks:
         self._joined: set[Node] = set()  # texts and values in pieces that were decoded as a whole
         self._pieces: list[Wanted] = []  # those that are still to be
         self._costs: dict[bytes, int] = {}  # of having the value of a chunk in memory
+        self._indexes: dict[bytes, list[Entry]] = {}
         self.certain = True  # whether everything that can be reached was found
 
     def prove(self, root: bytes) -> list[Damaged]:
@@ -205,7 +207,11 @@ class Chunks:
         for _ in range(level):
             below: list[Entry] = []
             for one, _ in entries:
-                found = _entries(one, self.again([one])[0])
+                found = self._indexes.get(one)
+                if found is None:
+                    if len(self._indexes) >= _MOST_INDEXES:
+                        self._indexes.clear()
+                    found = self._indexes[one] = _entries(one, self.again([one])[0])
                 self._allowance.spend(_ENTRY_COST * len(found))
                 below += found
             entries = below

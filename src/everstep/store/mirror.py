@@ -69,10 +69,9 @@ class Mirror:
 
     def base(self, content: bytes) -> bool:
         """Go on from a base, whose chunks are proved; False if it is not what the deltas before it say."""
-        value = self._loader.load(content)
+        value, known, before = self._loader.load(content), self._known, self._value
+        self._value, self._known = value, True
         try:
-            return not self._known or alike(self._value, value)
+            return not known or alike(before, value)
         except (TooDear, DamagedChunk, RecursionError):
             return True
-        finally:
-            self._value, self._known = self._loader.load(content), True

@@ -7,7 +7,6 @@ left paused, so that it doesn't do again, unasked, what it had done. Relies on `
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
@@ -21,7 +20,7 @@ from everstep.records import ZERO, Base, Kind, Letter, Pruned, Record, RunRow, S
 from everstep.snapshot.loader import Fetch
 from everstep.store.journal import pack_body, said_in
 from everstep.store.losses import Loss
-from everstep.store.model import with_header
+from everstep.store.model import from_meta, with_header
 from everstep.store.reachable import Reach, contents_of
 from everstep.store.states import States
 from everstep.store.writing import Chain, Entry
@@ -44,7 +43,7 @@ class Remains:
     ended: bool
     """Whether it is proven that `last` is the newest record."""
     records: dict[int, Record]
-    hints: Mapping[int, str]
+    hints: dict[int, str]
     """What kind lost records may have been."""
     tags: list[Tag]
     letters: list[Letter]
@@ -62,7 +61,8 @@ class Remains:
     _lost_seqs: set[int] = field(default_factory=set)
 
     def put_together(self, framer: Framer, fetch: Fetch) -> None:
-        """Make chain, row, tags and mark what the new store is to hold."""
+        """Make chain, row, tags and mark what the new store is to hold. Raises `Damaged` if the run makes no sense."""
+        _refuse_bad_meta(self.row)
         reach = Reach(fetch)
         self._journal(reach, framer)
         filled = self._filled(framer)
@@ -88,6 +88,7 @@ class Remains:
                     self.records[seq] = _without_input(record, framer)
                 else:
                     del self.records[seq]
+                    self.hints[seq] = record.kind
                 self._lost_seqs.add(seq)
 
     def _filled(self, framer: Framer) -> list[Record]:
@@ -203,6 +204,13 @@ class Remains:
         for name, number in self.tag_names:
             if (name, number) not in found:
                 self.losses.append(Loss(row.id, "tag", "its row is lost", number, name=name))
+
+
+def _refuse_bad_meta(row: RunRow) -> None:
+    try:
+        from_meta(row.meta)
+    except (ValueError, AttributeError, TypeError) as error:
+        raise Damaged(f"the meta of run {row.id!r} is no JSON object") from error
 
 
 def _without_input(record: Record, framer: Framer) -> Record:

@@ -14,7 +14,7 @@ from everstep.backends.url import open_builder, open_wreck
 from everstep.backends.wreck import Builder, Entry, Feed, Summary, Wreck
 from everstep.clock import clock
 from everstep.codec.frame import Framer
-from everstep.errors import NotAStore, StoreError
+from everstep.errors import Damaged, NotAStore, StoreError
 from everstep.records import ZERO, Tombstone, fact_check, shift
 from everstep.store.bits import Checked, Healer
 from everstep.store.found import Finder, Found
@@ -109,17 +109,23 @@ class _Repair:
         found = finder.find(place)
         if found is None or found.remains.row.id in self._ids:
             return
-        self._ids.add(found.remains.row.id)
-        self._total = shift(self._total, (), found.checks())
-        remains, last = found.remains, found.remains.last
-        family = remains.row.family
-        remains.put_together(self.framer, lambda digests: finder.chunks(family, digests))
-        self._total = shift(self._total, (), [tag.check for tag in remains.tags])
-        self._chunks(found, finder)
-        self.builder.run(place, remains.row, remains.chain, remains.tags, remains.letters, remains.mark, remains.bases)
-        self._heads[place] = remains.row.head_seq
-        if self.feed.ends.get(place) != last:
+        run, family = found.remains.row.id, found.remains.row.family
+        try:
+            found.remains.put_together(self.framer, lambda digests: finder.chunks(family, digests))
+        except Damaged as error:  # its digests fit, but it was never written by Everstep
+            self.out.lost.append(Loss(run, "run", f"it makes no sense: {error.message}"))
+            return
+        self._write(place, found, finder)
+        self._ids.add(run)
+        if self.feed.ends.get(place) != found.remains.last:
             self.feed.entries = None
+        self._total = shift(self._total, (), [*found.checks(), *(tag.check for tag in found.remains.tags)])
+
+    def _write(self, place: int, found: Found, finder: Finder) -> None:
+        remains = found.remains
+        self.builder.run(place, remains.row, remains.chain, remains.tags, remains.letters, remains.mark, remains.bases)
+        self._chunks(found, finder)
+        self._heads[place] = remains.row.head_seq
         self.out.runs += 1
         self.out.records += len(remains.chain)
         self.out.checkpoints += len(remains.good)
