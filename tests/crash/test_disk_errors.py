@@ -199,28 +199,40 @@ def test_what_a_failed_creation_left_is_removed_by_the_next_one_in_the_same_proc
 # the WAL
 
 
-@pytest.mark.parametrize(("error", "told", "goes_on"), [(apsw.FullError, StoreFull, True), (apsw.IOError, StoreFailed, False)])
-def test_a_gc_that_cannot_merge_the_wal_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[apsw.Error], told: type[StoreError], goes_on: bool
-) -> None:
-    class Fails:
-        system_errno = 0
+class Unmerged:
+    """A connection on which the WAL cannot be merged."""
 
-        def wal_checkpoint(self, mode: int) -> None:
-            raise error("disk")
+    system_errno = 0
 
-        def close(self) -> None: ...
+    def __init__(self, error: type[apsw.Error]):
+        self._error = error
 
+    def wal_checkpoint(self, mode: int) -> None:
+        raise self._error("disk")
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+@pytest.mark.parametrize("error", [apsw.FullError, apsw.BusyError])
+def test_a_wal_that_cannot_be_merged_now_is_merged_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[apsw.Error]) -> None:
     with everstep.open(tmp_path / "s.db") as store:
         with store.run("r") as run:
             run.checkpoint()
-        keeper: Any = store.backend._wal  # type: ignore[attr-defined]
-        monkeypatch.setattr(keeper, "_connection", Fails())
-        with pytest.raises(told):
+        monkeypatch.setattr(store.backend._wal, "_connection", Unmerged(error))  # type: ignore[attr-defined]
+        store.gc(compact=True)
+        with store.run("r") as run:
+            run.checkpoint()
+
+
+def test_a_disk_that_fails_when_the_wal_is_merged_closes_the_handle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with everstep.open(tmp_path / "s.db") as store:
+        with store.run("r") as run:
+            run.checkpoint()
+        monkeypatch.setattr(store.backend._wal, "_connection", Unmerged(apsw.IOError))  # type: ignore[attr-defined]
+        with pytest.raises(StoreFailed):
             store.gc(compact=True)
-        if goes_on:
-            with store.run("r") as run:
-                run.checkpoint()
-        else:
-            with pytest.raises(StoreFailed), store.run("r"):
-                pass
+        with pytest.raises(StoreFailed), store.run("r"):
+            pass
+    with everstep.open(tmp_path / "s.db") as store:
+        assert store.get("r").status == "succeeded"

@@ -4,9 +4,15 @@ from pathlib import Path
 
 import pytest
 
+import everstep
+from everstep.backends.base import Query
+from everstep.errors import DamagedRun
+from everstep.records import RunRow
 from everstep.testing.faults import files, sample
-from everstep.testing.faults.bench import Bench
+from everstep.testing.faults.bench import Bench, put
+from everstep.testing.faults.careless import Wrapper
 from everstep.testing.faults.reads import DETECTED, SAME
+from everstep.testing.faults.rows import KEYS, row_damage, row_damages
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +64,39 @@ def test_files_that_do_not_belong_together(bench: Bench, name: str, kind: str, s
 def test_every_mixture_has_its_test(bench: Bench) -> None:
     (mark,) = (m for m in test_files_that_do_not_belong_together.pytestmark if m.name == "parametrize")  # type: ignore[attr-defined]
     assert [name for name, _ in files._mixed(bench)] == [name for name, *_ in mark.args[1]]
+
+
+@pytest.mark.parametrize("table", KEYS)
+def test_a_row_that_is_taken_away_is_missed_in_every_table(bench: Bench, table: str) -> None:
+    names = [damage.name for damage in row_damages(bench)]
+    numbers = [number for number, name in enumerate(names) if name.startswith(f"{table} row ") and name.endswith(" removed")]
+    assert numbers, "the sample has no such row"
+    for number in numbers[:10]:
+        kind, said = row_damage(bench, number)
+        assert kind == DETECTED, said
+
+
+def test_a_kept_checkpoint_whose_base_is_gone_is_damaged_not_pruned(bench: Bench) -> None:
+    names = [damage.name for damage in row_damages(bench)]
+    kind, said = row_damage(bench, names.index("bases row 0 removed"))
+    assert (kind, "DamagedRecord" in said) == (DETECTED, True), said
+
+
+class _Twice(Wrapper):
+    """An index that names one run twice, and another one not at all."""
+
+    def runs(self, query: Query) -> list[tuple[int, RunRow]]:
+        found = self._backend.runs(query)
+        return [found[0], *found[:-1]]
+
+
+def test_a_listing_that_names_a_run_twice_is_refused(bench: Bench) -> None:
+    put(bench.closed, bench.path)
+    with everstep.open(bench.path) as store:
+        assert len(store.runs()) > 2
+        for oldest_first in (True, False):
+            with pytest.raises(DamagedRun):
+                everstep.Store(_Twice(store.backend)).runs(oldest_first=oldest_first)
 
 
 def test_no_damage_to_files_is_read_as_what_was_saved(memory_folder: Path) -> None:

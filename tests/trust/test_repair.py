@@ -452,6 +452,22 @@ def test_a_pruned_state_does_not_come_back(tmp_path: Path) -> None:
                 store.load(f"r@{number}")
 
 
+def test_what_a_run_had_come_to_earlier_is_not_taken_for_what_it_came_to(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    for n in (1, 2):
+        with everstep.open(path) as store, store.run("r", state={"n": 0}) as run:
+            run.state["n"] = n
+            run.checkpoint()
+    seqs = [seq for (seq,) in query(path, "SELECT id & 2147483647 FROM records WHERE kind = 'status' ORDER BY id")]
+    assert len(seqs) == 3  # succeeded, running, succeeded
+    tamper(path, "DELETE FROM records WHERE (id & 2147483647) IN (?, ?)", *seqs[1:])
+    done, target = fixed(path)
+    assert done.paused == ["r"]
+    with everstep.open(target) as store:
+        assert store.get("r").status == "waiting"
+        assert store.verify("full").ok
+
+
 def test_a_deleted_run_does_not_come_back(made: tuple[Path, Path, Truth], broken: Path) -> None:
     """Its rows may still lie in free pages or in older versions of others."""
     with everstep.open(broken, accept_older=True) as store:

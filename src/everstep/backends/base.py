@@ -29,7 +29,7 @@ class Commit:
     shall be, sealed. The commit is refused with `LostLease` if the stored epoch is not `was.epoch` or the run is
     gone, with `Conflict` if the stored head_seq or check is not that of `was`, with `RunExists` if a run that shall be
     created exists, with `NotFound` if it shall be created as a fork (its family is not its key) and its parent is gone. `records` follow `was.head_seq` without a gap. `chunks` are (digest, frame) pairs of the run's family;
-    one that is stored already is replaced, which heals it if it was damaged. The tags of checkpoint records become tag rows.
+    one that is stored already is replaced, which heals it if it was damaged, unless the new frame is shorter. The tags of checkpoint records become tag rows.
     `read` names letters of this run that are removed (one that is not there is no fault); then `letters` are posted to it, as `post` does.
     `waiting` is set by the backend: how many letters the run has after this commit.
     """

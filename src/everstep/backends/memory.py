@@ -98,7 +98,10 @@ class MemoryBackend:
 
     def _keep_chunks(self, family: bytes, chunks: Sequence[tuple[bytes, bytes]]) -> None:
         stamp = self._data.writes + 1
-        self._data.chunks.update({(family, digest): (frame, stamp) for digest, frame in chunks})
+        stored = self._data.chunks
+        for digest, frame in chunks:
+            known, _ = stored.get((family, digest), (b"", 0))
+            stored[family, digest] = (known if len(frame) < len(known) else frame, stamp)
 
     def _new(self, row: RunRow) -> _Run:
         if row.id in self._data.runs:

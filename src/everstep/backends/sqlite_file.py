@@ -127,7 +127,7 @@ class SqliteFile:
         try:
             self._first = self.reader()
             identity, writes = self._first.execute(_SQL["seen"]).fetchone() or (None, None)
-        except (apsw.Error, StoreError):
+        except (apsw.Error, StoreError, UnicodeDecodeError):
             return  # damage of another sort: whoever reads is told
         if seen is None or identity != seen.identity or type(writes) is not int:
             return
@@ -228,7 +228,7 @@ def _adds_up(connection: apsw.Connection) -> bool:
     try:
         (total,) = connection.execute(_SQL["total"]).fetchone() or (None,)
         return total == shift(ZERO, (), [check for (check,) in connection.execute(_SQL["all_checks"])])
-    except (apsw.Error, TypeError):
+    except (apsw.Error, TypeError, UnicodeDecodeError):
         return False
 
 

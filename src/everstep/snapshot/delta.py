@@ -62,7 +62,9 @@ def _apply(root: Any, op: Op) -> Any:
             raise TypeError("a splice of a dict")
         target[op[2] : op[2] + op[3]] = op[4]
         return root
-    holder = fields_of(inside(root, path[:-1]))
+    holder = root if len(path) == 1 else inside(root, path[:-1])
+    if holder.__class__ is not dict:  # as it is most often
+        holder = fields_of(holder)
     if code == SET:
         holder[path[-1]] = op[2]
     elif code == DELETE:

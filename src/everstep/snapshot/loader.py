@@ -22,7 +22,7 @@ from everstep.errors import DamagedChunk, DamagedFrame
 MOST_LEVELS = 64
 MOST_ITEMS = 1 << 48
 DOUBTLESS, DOUBTFUL = 1 << 20, 16
-LIGHT, HEAVY = 160 << 20, 16_000
+LIGHT, HEAVY = 160 << 20, 64_000
 Fetch = Callable[[Sequence[bytes]], dict[bytes, bytes]]
 Entry = tuple[bytes, int]
 

@@ -10,13 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from everstep.codec.frame import plain, weight
 from everstep.codec.values import Decoder, encode
 from everstep.errors import EverstepError, LimitExceeded, Unstorable
 from everstep.snapshot import collect
+from everstep.snapshot.base import NOTHING, Known, build_base
 from everstep.snapshot.delta import apply
-from everstep.snapshot.loader import doubtful, too_heavy
-from everstep.snapshot.tree import Builder, Node
 
 BASE_EVERY = 48
 MOST_DELTAS = 512
@@ -40,7 +38,7 @@ class Saver:
         self._wrap = wrap
         self._checking = checking
         self._tracker = collect.start(None)
-        self._known: dict[bytes, Node] = {}  # the chunks that the last base reaches
+        self._known: Known = NOTHING  # the chunks that the last base reaches
         self._deltas = 0
         self._delta_bytes = 0
         self._base_bytes = 0
@@ -103,38 +101,18 @@ class Saver:
         if not (big or due or self._deltas >= MOST_DELTAS):
             self._whole = False
             return Saved(delta)
-        builder, root = self._base()
+        built = build_base(self.state, self._wrap, self._known, self._tracker)
+        self._known = built.known
         self._deltas = self._delta_bytes = 0
-        self._base_bytes = 2 * (len(root) + sum(map(len, builder.chunks.values())))
+        self._base_bytes = 2 * (len(built.root) + sum(map(len, built.chunks.values())))
         alone = big or self._whole
         self._whole = False
-        return Saved(NO_DELTA if alone else delta, root, list(builder.chunks.items()))
-
-    def _base(self) -> tuple[Builder, bytes]:
-        """A base. One of which nobody would believe that so few bytes are so much is stored without compression."""
-        builder = Builder(self._known, self._wrap, self._tracker)
-        root = builder.build(self.state)
-        self._known = builder.reached()
-        stored = sum(node.stored for node in self._known.values())
-        if not doubtful(builder.unfolded(self._known), stored):
-            return builder, root
-        scale = Builder({}, plain, self._tracker, weight)
-        weighed = scale.build(self.state)
-        reached = scale.reached()
-        heavy = scale.unfolded(reached)
-        if not too_heavy(heavy, stored):
-            return builder, root
-        if too_heavy(heavy, sum(node.stored for node in reached.values())):
-            raise LimitExceeded(
-                "the state is the same small part, many thousand times over", remedy="Store the part, and how often it is there."
-            )
-        self._known = {digest: Node(node.refs, len(scale.chunks[digest]), node.stored) for digest, node in reached.items()}
-        return scale, weighed
+        return Saved(NO_DELTA if alone else delta, built.root, list(built.chunks.items()))
 
     def lost(self) -> None:
         """What was built was not stored, or nobody knows: forget all that was believed to be stored."""
         self._tracker = collect.forget(self._tracker)
-        self._known = {}
+        self._known = NOTHING
         self._whole = True
         self._deltas = self._delta_bytes = self._base_bytes = 0
 

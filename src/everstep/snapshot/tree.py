@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from itertools import accumulate
 from typing import Any, NamedTuple
@@ -69,7 +69,7 @@ class Node(NamedTuple):
 class Builder:
     """Writes one base: collects the chunks that the base before it does not reach. `known` has those that it does."""
 
-    def __init__(self, known: dict[bytes, Node], wrap: Callable[[bytes], bytes], tracker: Tracker, weigh: Callable[[bytes], int] = len):
+    def __init__(self, known: Mapping[bytes, Node], wrap: Callable[[bytes], bytes], tracker: Tracker, weigh: Callable[[bytes], int] = len):
         self.known = known
         self.tracker = tracker
         self.wrap = wrap
@@ -78,13 +78,14 @@ class Builder:
         self._used: dict[bytes, Node] = {}
         self._refs: list[bytes] = []  # what the value that is being built refers to
 
-    def add(self, content: bytes, refs: Refs = ()) -> bytes:
+    def add(self, content: bytes, refs: Refs = (), flat: bool = False) -> bytes:
+        """Take a chunk; a flat one is text or bytes, and takes no more memory than it is long."""
         digest = sha256(content).digest()
         if digest not in self._used:
             node = self.known.get(digest)
             if node is None:
                 frame = self.chunks[digest] = self.wrap(content)
-                node = Node(refs, self._weigh(content), len(frame))
+                node = Node(refs, len(content) if flat else self._weigh(content), len(frame))
             self._used[digest] = node
         return digest
 
@@ -190,7 +191,7 @@ class Builder:
         return pack(key, hook) + data, refs
 
     def _pieces(self, kind: str, data: bytes) -> bytes:
-        entries = [(self.add(piece), len(piece)) for piece in cut(data)]
+        entries = [(self.add(piece, (), kind != "v"), len(piece)) for piece in cut(data)]
         return packb(self.reference(kind, len(data), entries))
 
     def reference(self, kind: str, count: int, entries: list[tuple[bytes, int]]) -> Ext:

@@ -18,7 +18,9 @@ from everstep.records import Record
 
 _LONGEST = 16 * 1024
 _MOST_BYTES = 1 << 30  # of rows and records to hash in all: some seconds
-_MOST_FRAMES = 3 << 30  # of frames to unwrap in all, which takes longer: enough for one of the longest
+_MOST_FRAMES = 1 << 30  # of contents to unwrap and hash in all: about as long
+_LARGEST = 128 * 1024  # no chunk of ours holds more
+_HEAD = 6  # version, flags and length of a frame
 _ABOUT = 300  # bytes that any try costs
 _HEADER = ("kind", "epoch", "at", "number", "note", "tags", "meta")
 
@@ -98,9 +100,11 @@ class Healer:
 
     def frame(self, frame: bytes, digest: bytes) -> bytes | None:
         """A chunk."""
+        size = max(len(frame), int.from_bytes(frame[2:_HEAD]) if frame[1:2] != b"\0" else 0)
+        head = size > _LARGEST  # unless that is what is wrong, it is none of ours
         other: bytes
-        for other in _variants(frame):
-            self._frames_left -= len(frame)
+        for other in ((bits + frame[_HEAD:]) for bits in _variants(frame[:_HEAD])) if head else _variants(frame):
+            self._frames_left -= _ABOUT + min(size, _LARGEST)
             if self._frames_left < 0:
                 return None
             try:

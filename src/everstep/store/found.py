@@ -89,7 +89,8 @@ class Finder:
         found = self.wreck.rows(place, self.deep)
         rows = [(row, live) for row, live in found if row.digest() == row.check]
         if not any(live for _, live in rows):
-            healed = (self.healer.row(row) for row, live in found if live)
+            damaged = {row.check: row for row, live in found if live}
+            healed = (self.healer.row(row) for row in damaged.values())
             rows += [(row, True) for row in healed if row is not None]
         rows.sort(key=lambda pair: not pair[1])
         if not rows or not (rows[0][1] or self.wreck.alive(place)):
@@ -146,11 +147,11 @@ class Finder:
     def _frame(self, family: bytes, digest: bytes) -> bytes | None:
         if digest in self._frames:
             return self._frames[digest]
-        damaged: list[bytes] = []
+        damaged: dict[bytes, None] = {}
         for frame in self.wreck.chunk(family, digest):
             if _holds(frame, digest):
                 return frame
-            damaged.append(frame)
+            damaged[frame] = None
         healed = (self.healer.frame(frame, digest) for frame in damaged)
         self._frames[digest] = next((frame for frame in healed if frame is not None), None)
         return self._frames[digest]

@@ -18,8 +18,7 @@ from everstep.backends.base import Backend
 from everstep.codec.frame import Framer, unwrap
 from everstep.errors import DamagedRecord
 from everstep.records import RunRow
-from everstep.snapshot.tracked import Tracker
-from everstep.snapshot.tree import Builder
+from everstep.snapshot.base import build_base
 from everstep.store.reachable import Reach
 from everstep.store.reading import load
 from everstep.store.retention import Decision
@@ -27,7 +26,6 @@ from everstep.store.survey import Survey
 
 WORTH = 4096  # fewer bytes than this are not worth a load and a base
 MOST_AT_ONCE = 4 * 1024 * 1024  # the chunks of a base are written in one transaction, and writers wait for it
-_NOBODY = Tracker()  # whose changes nobody follows
 
 
 @dataclass(slots=True)
@@ -120,9 +118,8 @@ def base_content(backend: Backend, survey: Survey, source: int) -> bytes:
 
 def build(backend: Backend, framer: Framer, row: RunRow, number: int) -> tuple[bytes, list[tuple[bytes, bytes]]]:
     """A base for a checkpoint: its content, and all its chunks. Objects stay as they are stored: no upgrade slips in."""
-    builder = Builder({}, framer.wrap, _NOBODY)  # no Saver: to follow changes costs more than the base itself, and nobody makes any
-    root = builder.build(load(backend, row, number).value)
-    return root, list(builder.chunks.items())
+    built = build_base(load(backend, row, number).value, framer.wrap)
+    return built.root, list(built.chunks.items())
 
 
 def _additions(

@@ -161,6 +161,7 @@ class _Bodies:
         except StoreClosed:
             raise
         except EverstepError as error:
+            self._mirror.lost()
             faults = [(error.code, error.message)]
         return [Problem(code, f"run {record.run}, record {record.seq}", what) for code, what in faults] if faults else None
 

@@ -77,9 +77,11 @@ UPDATE runs SET epoch = ?, worker = ?, since = ?, "check" = ? WHERE pk = ? AND "
 INSERT INTO records (id, kind, epoch, at, number, note, tags, meta, digest, body_digest, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: add_chunk
--- One chunk. One that is there has the same content, unless it was damaged: then this heals it. The stamp keeps it from being swept.
+-- One chunk. One that is there has the same content, unless it was damaged: then this heals it. A frame never gets shorter (see
+-- snapshot/base.py). The stamp keeps it from being swept.
 INSERT INTO chunks (family, digest, frame, stamp) VALUES (?, ?, ?, ?)
-ON CONFLICT (family, digest) DO UPDATE SET frame = excluded.frame, stamp = excluded.stamp
+ON CONFLICT (family, digest) DO UPDATE SET
+    frame = CASE WHEN length(excluded.frame) < length(frame) THEN frame ELSE excluded.frame END, stamp = excluded.stamp
 
 -- name: is_family
 -- Whether a run is there and of a family.

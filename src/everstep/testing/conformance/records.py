@@ -84,6 +84,11 @@ class ChunksSuite(Suite):
         self.advance(backend, row, chunks=((b"a" * 32, b"second"),))
         assert backend.chunks(row.family, [b"a" * 32]) == {b"a" * 32: b"second"}
 
+    def test_a_frame_never_gets_shorter(self, backend: Backend) -> None:
+        row = self.advance(backend, self.create(backend), chunks=((b"a" * 32, b"first"),))
+        self.advance(backend, row, chunks=((b"a" * 32, b"2nd"),))
+        assert backend.chunks(row.family, [b"a" * 32]) == {b"a" * 32: b"first"}
+
     def test_families_share_nothing(self, backend: Backend) -> None:
         row = self.advance(backend, self.create(backend), chunks=((b"a" * 32, b"mine"),))
         other = self.create(backend)

@@ -8,6 +8,13 @@
     power       the power lost at every file operation; power_vfs and power_calls record them, power_disk knows what is found afterwards
     flips, files    damage to the bytes and the files of a sample: bench tries it, reads has all there is to read, recall knows what
                 damage can touch, frames and rows damage above SQLite, pool uses all cores
+    writers, takeovers, beside    several processes at once (actor is one of them): on one run, after a take-over, prune and gc beside them
+    clocks      the wall clock set back and forward (wall.c, preloaded, in real processes)
+    memory      too little of it; allocations lets single ones fail, suffering is what a process does meanwhile
+    hostile     bytes and files from an enemy: forge makes them, hostile_frames, _values, _rows and _files list them, uses is all that is done
+    machine     random calls against a ledger in plain dicts; hands make the calls, places are where they can crash
+    careless    backends that are broken on purpose, for canaries
+    report      all of them, and docs/trust.md; peers is what others do in the same tests
 
 A harness has `run(folder, *, deep, seed, progress) -> Count` and `canary(folder)`: a store that is broken on purpose, which it must
 catch. A harness whose fault never fired or whose canary is not caught says nothing, and its count is not ok.

@@ -156,7 +156,8 @@ class Scene:
 
 def _steps(path: Path, count: Count, times: int, seed: int, inside: bool, newest: Newest = _head) -> None:
     rng = random.Random(seed)  # noqa: S311
-    with Jumpy(rng) as time, everstep.open(path) as store:
+    time = Jumpy(rng)
+    with time, everstep.open(path) as store:
         scene = Scene(store, rng)
         before, made = 0, 0
         while time.jumps < times:

@@ -141,6 +141,7 @@ class Stage:
     def _act(self, fault: Fault, trace: int = -1) -> Ended:
         shutil.rmtree(self._place, ignore_errors=True)
         shutil.copytree(self._template, self._place)
+        (self._place / "store").mkdir(exist_ok=True)
 
         def act() -> Any:
             shim = Shim()

@@ -13,11 +13,11 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from everstep.testing.faults.count import Count
+from everstep.testing.faults.count import Count, Progress
 from everstep.testing.faults.crashes import Ended, Stage
 from everstep.testing.faults.scenarios import all_scenarios, broken_by_errors
 from everstep.testing.faults.shim import CHANGES, NEEDS_SPACE, READ, Fault
-from everstep.testing.faults.sweep import Progress, Sweep, settle
+from everstep.testing.faults.sweep import Sweep, settle
 
 SHORT = 180
 _FAULTS = (

@@ -6,6 +6,7 @@ with the body that is handed in. Frames and chunks are named by their true diges
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
@@ -22,6 +23,8 @@ from everstep.records import Kind, Letter, Record, RunRow, Tag, make_record, shi
 from everstep.snapshot.saver import NO_DELTA
 from everstep.testing.rows import new_run
 
+Case = Callable[[Path], None]
+"""Makes a hostile store at a path."""
 PLAIN = b"\x01\x00"
 
 
@@ -53,7 +56,9 @@ class Forger:
         row = self._row
         row.checkpoints += kind == Kind.CHECKPOINT
         row.head_seq += 1
-        made = make_record(row.head_digest, row.id, row.head_seq, str(kind), row.epoch, row.updated_at, row.checkpoints, body, note, tags, meta)
+        made = make_record(
+            row.head_digest, row.id, row.head_seq, str(kind), row.epoch, row.updated_at, row.checkpoints, body, note, tags, meta
+        )
         row.head_digest = made.digest
         row.stored += len(body)
         self._records.append(made)
@@ -100,6 +105,23 @@ class Forger:
         self._backend.close()
 
 
+def place_value(raw: bytes, path: Path) -> None:
+    """One encoded value at every place where a store has values."""
+    with Forger(path) as forged:
+        forged.state(packb({"a": 1}))
+        forged.delta(b"\x91\x93\x00\x91\xa1b" + raw)
+        forged.record(Kind.EVENT, plain(packb(["custom:x", raw])), "event:custom:x#0")
+        forged.step("x#0", 1, raw)
+        forged.letter("answer:x#0", plain(raw))
+        forged.commit(status="waiting")
+        forged._records.clear()
+    with Forger(path, "whole") as forged:
+        forged.state(raw)
+    with Forger(path, "chunked") as forged:
+        forged.state(reference("v", len(raw), 0, forged.chunk(raw)))
+        forged.step("x#0", 2, reference("v", len(raw), 0, forged.chunk(raw)))
+
+
 def rewrite(path: Path, run: str, **changes: Any) -> None:
     """Change the row of a run past the backend, which may refuse such values; its check and the manifest are made right."""
     backend = open_backend(path)
@@ -110,7 +132,7 @@ def rewrite(path: Path, run: str, **changes: Any) -> None:
     after = row.sealed(**changes)
     with closing(apsw.Connection(str(path))) as connection:
         (total,) = connection.execute("SELECT total FROM manifest").fetchone() or (b"",)
-        total = shift(bytes(total), [row.check], [after.check])  # type: ignore[arg-type]
+        total = shift(bytes(total), [row.check], [after.check])
         for name, value in {**changes, "check": after.check}.items():
             connection.execute(f'UPDATE runs SET "{name}" = ? WHERE id = ?', (value, run))  # noqa: S608 -- our own names
         connection.execute("UPDATE manifest SET total = ?", (total,))

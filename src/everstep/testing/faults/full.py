@@ -19,12 +19,12 @@ from random import Random
 from typing import Any
 
 from everstep.testing.faults.broken import Optimist
-from everstep.testing.faults.count import Count
+from everstep.testing.faults.count import Count, Progress
 from everstep.testing.faults.crashes import forked, warm
 from everstep.testing.faults.patient import Patient
 from everstep.testing.faults.scenarios import OPTIONS
 from everstep.testing.faults.shim import apart
-from everstep.testing.faults.sweep import Progress, settle
+from everstep.testing.faults.sweep import settle
 from everstep.testing.faults.verdict import Verdict, judge
 
 SHORT = 10
@@ -83,7 +83,7 @@ def run(folder: Path, *, deep: bool, seed: int = 0, progress: Progress = None, m
     """A disk with more and more space, each time a new store; in the short form at some sizes only. `mounts`: a tmpfs, if that is possible."""
     sizes = list(range(0, ENOUGH, 4096)) if deep else Random(seed).sample(range(0, ENOUGH, 512), SHORT)  # noqa: S311 -- the same each time
     asked = {"folder": str(folder / "full"), "seed": seed, "sizes": sizes, "mounts": mounts}
-    count = Count(**apart(__name__, asked, lambda done: progress(done, len(sizes), "a full disk") if progress is not None else None))
+    count = Count(**apart(__name__, asked, lambda said: progress(Count(**said)) if progress is not None else None))
     count.tell_canary("a store that swallows ENOSPC", canary(folder, seed, mounts))
     return count
 
@@ -101,9 +101,9 @@ def served(asked: dict[str, Any], tell: Callable[[Any], None]) -> Any:
     place, count = Path(asked["folder"]), Count("a full disk")
     with count.timed(), small_disk(place, asked["mounts"]) as kind:
         count.harness += " (a small tmpfs)" if kind is Ballast else " (a limit on the size of files)"
-        for number, free in enumerate(asked["sizes"]):
+        for free in asked["sizes"]:
             _try(count, place, kind, free, asked["seed"], Optimist if asked.get("canary") else Patient)
-            tell(number)
+            tell(asdict(count))
     return asdict(count)
 
 

@@ -1,6 +1,6 @@
 """Bytes and files from an enemy: nothing is executed, memory stays under a cap, and there is a clear error within a second.
 
-Each case of `hostile_bytes` and `hostile_files` is made in a folder of its own; then a process opens the store and does all that the public
+Each case of `hostile_frames`, `_values`, `_rows` and `_files` is made in a folder of its own; then a process opens the store and does all that the public
 API can do with it: reads, lists, compares, proves, repairs, goes on, prunes, deletes. Each call must work or raise an error of
 Everstep, within 256 MB of memory; an error comes within a second of processor time. An audit hook and a mark that the pickles would leave
 tell whether anything was run, and the file beside the store must not change. The canaries: a reader that unpickles, one that decompresses
@@ -22,13 +22,13 @@ from typing import Any
 
 from everstep.backends.base import Query
 from everstep.backends.url import open_backend
-from everstep.codec.frame import zstd
 from everstep.errors import EverstepError, Suspended
-from everstep.testing.faults import hostile_bytes, hostile_files
+from everstep.testing.faults import hostile_files, hostile_frames, hostile_rows, hostile_values
 from everstep.testing.faults.actor import Actor, ActorDied
 from everstep.testing.faults.count import Count, Progress
-from everstep.testing.faults.hostile_bytes import MODULE, Case, mark_of
+from everstep.testing.faults.forge import Case
 from everstep.testing.faults.hostile_files import PRECIOUS, victim_of
+from everstep.testing.faults.hostile_frames import MODULE, mark_of
 from everstep.testing.faults.uses import uses
 
 SHORT = 4
@@ -55,10 +55,10 @@ def run(folder: Path, *, deep: bool, seed: int = 0, progress: Progress = None) -
 def cases(most: int | None = None, seed: int = 0) -> Iterator[tuple[str, Case, bool]]:
     """Name and case, and whether it is a store that can be opened without harm to see what is in it."""
     rng = random.Random(seed)  # noqa: S311
-    for module in (hostile_bytes, hostile_files):
+    for module in (hostile_frames, hostile_values, hostile_rows, hostile_files):
         for group in module.groups():
             names = list(group) if most is None else rng.sample(list(group), min(most, len(group)))
-            yield from ((name, group[name], module is hostile_bytes) for name in names)
+            yield from ((name, group[name], module is not hostile_files) for name in names)
 
 
 def canary(folder: Path) -> bool:
@@ -196,7 +196,7 @@ def inflate(pipe: Connection, path: Path, names: list[str]) -> None:
     """A reader that believes in its frames."""
     watch = Watch(pipe, path.parent)
     for frame in _frames(path, names):
-        watch.call("inflate", lambda frame=frame: zstd.decompress(frame[6:]))  # type: ignore[misc]
+        watch.call("inflate", lambda frame=frame: hostile_frames.inflate(frame))  # type: ignore[misc]
     pipe.send(None)
 
 
@@ -204,4 +204,4 @@ def _frames(path: Path, names: list[str]) -> list[bytes]:
     backend = open_backend(path)
     records = [record for name in names for record in backend.records(name, 1, 1000)]
     backend.close()
-    return [record.body for record in records if record.body is not None][-3:]
+    return [record.body for record in records if record.body is not None][-2:]

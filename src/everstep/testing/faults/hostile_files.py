@@ -16,7 +16,7 @@ import apsw
 
 import everstep
 from everstep.backends.sqlite_format import APPLICATION_ID
-from everstep.testing.faults.hostile_bytes import Case
+from everstep.testing.faults.forge import Case
 
 PRECIOUS = b"precious" * 5000
 
@@ -60,7 +60,8 @@ def _schemas() -> dict[str, Case]:
     }  # fmt: skip
     for table in ("runs", "records", "chunks", "tags", "manifest", "letters", "workers"):
         out[f"a view for the table {table}"] = _schema(
-            f"ALTER TABLE {table} RENAME TO real_{table}", f"CREATE VIEW {table} AS SELECT * FROM real_{table}"
+            f"ALTER TABLE {table} RENAME TO real_{table}",
+            f"CREATE VIEW {table} AS SELECT * FROM real_{table}",  # noqa: S608
         )
         out[f"no table {table}"] = _schema(f"DROP TABLE {table}")
         out[f"a table {table} of one column"] = _schema(f"DROP TABLE {table}", f"CREATE TABLE {table} (x)")
@@ -111,14 +112,16 @@ def _databases() -> dict[str, Case]:
 
     return {
         "a database of another program": database("CREATE TABLE notes (x)"),
-        "an empty database with our mark": database(f"PRAGMA application_id = {APPLICATION_ID}", "PRAGMA user_version = 1", "CREATE TABLE x (y)"),
+        "an empty database with our mark": database(
+            f"PRAGMA application_id = {APPLICATION_ID}", "PRAGMA user_version = 1", "CREATE TABLE x (y)"
+        ),
         "a format of the future": changed("PRAGMA user_version = 99"),
         "a format of 2**31 - 1": changed("PRAGMA user_version = 2147483647"),
         "a negative format": changed("PRAGMA user_version = -1"),
         "format 1 with the tables of this one": changed("PRAGMA user_version = 1"),
         "format 2 with the tables of this one": changed("PRAGMA user_version = 2"),
-        "a manifest that counts 2**62 runs": changed(f"UPDATE manifest SET runs = {2**62}"),
-        "a manifest whose next run is 2**62": changed(f"UPDATE manifest SET next = {2**62}"),
+        "a manifest that counts 2**62 runs": changed("UPDATE manifest SET runs = 4611686018427387904"),
+        "a manifest whose next run is 2**62": changed("UPDATE manifest SET next = 4611686018427387904"),
         "a manifest without a row": changed("DELETE FROM manifest"),
         "a feed of noise": changed("UPDATE manifest SET feed = randomblob(300)"),
         "a feed that is a gigabyte of zeros": changed("UPDATE manifest SET fed = 1, feed = zeroblob(1000000)"),

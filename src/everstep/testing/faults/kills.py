@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from everstep.testing.faults.count import Count
+from everstep.testing.faults.count import Count, Progress
 from everstep.testing.faults.crashes import Stage
 from everstep.testing.faults.scenarios import all_scenarios, broken_by_kills
 from everstep.testing.faults.shim import CHANGES, Fault, Moment
-from everstep.testing.faults.sweep import Progress, Sweep, settle
+from everstep.testing.faults.sweep import Sweep, settle
 
 SHORT = 300
 

@@ -9,10 +9,8 @@ says "durable" before it writes. Needs hypothesis. The seed of a failure is in i
 from __future__ import annotations
 
 import copy
-import random
 import shutil
 import tempfile
-import time
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
@@ -23,11 +21,11 @@ from hypothesis import seed as seeded
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
 
-from everstep.testing.clock import FakeClock
-from everstep.testing.faults.actor import Actor, ActorDied
+from everstep.testing.faults.actor import ActorDied
 from everstep.testing.faults.count import Count, Progress
-from everstep.testing.faults.hands import Hands, Refused, change, serve, shorten
+from everstep.testing.faults.hands import Refused, change, shorten
 from everstep.testing.faults.ledger import OVER, Entry, Ledger
+from everstep.testing.faults.places import Far, Near
 
 NAMES = ("a", "b", "c", "d", "e")
 TAGS = ("good", "bad", "milestone")
@@ -40,75 +38,6 @@ EDITS = st.lists(
     min_size=1, max_size=3,
 )  # fmt: skip
 PICK = st.integers(0, 1000)
-
-
-class Near:
-    """Hands in this process. A crash leaves them as they are; an hour later nobody believes that they live."""
-
-    def __init__(self, path: Path, forgetful: bool):
-        self._path = path
-        self._forgetful = forgetful
-        self.time = FakeClock()
-        self.time.__enter__()
-        self.hands = Hands(path, forgetful)
-        self.ghosts: list[Hands] = []
-
-    def do(self, what: str, *args: Any) -> Any:
-        return self.hands.do(what, *copy.deepcopy(args))  # the store holds the very objects that it is given
-
-    def crash(self) -> None:
-        if self._forgetful:
-            self.hands.backend.forget()
-        self.hands.store.keeper.close()
-        self.ghosts.append(self.hands)
-        self.time.advance(3600)
-        self.hands = Hands(self._path, self._forgetful)
-
-    def crash_inside(self, what: str, *args: Any) -> None:
-        self.crash()
-
-    def reopen(self) -> None:
-        self.hands.close()
-        self.hands = Hands(self._path, self._forgetful)
-
-    def end(self) -> None:
-        self.hands.do("close")
-        for ghost in self.ghosts:
-            ghost.store.close()
-        self.time.__exit__(None, None, None)
-
-
-class Far:
-    """Hands in a process of its own, which is killed."""
-
-    def __init__(self, path: Path, forgetful: bool):
-        self._path = path
-        self._actor = Actor(serve, path)
-        self.ghosts: list[Hands] = []
-        self._rng = random.Random(str(path.parent.name))  # noqa: S311
-
-    def do(self, what: str, *args: Any) -> Any:
-        said = self._actor.ask(what, args)
-        if isinstance(said, AssertionError):
-            raise said
-        return said
-
-    def crash(self) -> None:
-        self._actor.__exit__(None, None, None)
-        self._actor = Actor(serve, self._path)
-
-    def crash_inside(self, what: str, *args: Any) -> None:
-        self._actor.tell(what, args)
-        time.sleep(self._rng.random() * 0.004)
-        self.crash()
-
-    def reopen(self) -> None:
-        self.do("close")
-        self.crash()
-
-    def end(self) -> None:
-        self.do("close")
-        self._actor.__exit__(None, None, None)
 
 
 def guarded(step: Callable[..., None]) -> Callable[..., None]:
@@ -205,7 +134,7 @@ class Machine(RuleBasedStateMachine):
         found = self._do("load", f"{name}@{number}")
         saved = self.ledger.runs[name].saved[number - 1]
         if saved.pruned:
-            assert isinstance(found, Refused) and found.kind == "PrunedCheckpoint", f"{name}@{number} was pruned, and there is {found!r:.200}"
+            refused(found, "PrunedCheckpoint")
         else:
             same(found, saved.state, f"{name}@{number}")
 
@@ -260,7 +189,8 @@ class Machine(RuleBasedStateMachine):
             assert address not in entry.answers or address in entry.unheard, f"{name} waits at {address}, which has its answer"
             self._ended(name, entry, "waiting")
         else:
-            assert address in entry.answers and found == ("answered", entry.answers[address]), f"{name} {address}: {found!r:.200}"
+            assert address in entry.answers, f"{name} went past {address} without an answer"
+            same(found, ("answered", entry.answers[address]), f"{name} {address}")
 
     @precondition(lambda self: self.ledger.runs)
     @rule(pick=PICK, ahead=st.integers(0, 1), value=VALUES)
@@ -278,7 +208,8 @@ class Machine(RuleBasedStateMachine):
         elif found.kind == "AlreadyAnswered":
             assert address in entry.answers
         else:
-            assert found.kind == "NotFound" and entry.status in OVER, found
+            refused(found, "NotFound")
+            assert entry.status in OVER, f"{name} is {entry.status}, and {address} cannot be answered"
 
     @precondition(lambda self: self.ledger.runs)
     @rule(pick=PICK, at=PICK, tag=st.sampled_from(TAGS))
@@ -323,8 +254,7 @@ class Machine(RuleBasedStateMachine):
     def delete(self, pick: int) -> None:
         name, entry = self._some(pick)
         if entry.live is not None:
-            found = self._do("delete", name)
-            assert isinstance(found, Refused) and found.kind == "LeaseHeld"
+            refused(self._do("delete", name), "LeaseHeld")
             self._leave(name)
         same(self._do("delete", name), None, "delete")
         del self.ledger.runs[name]
@@ -415,14 +345,17 @@ class Machine(RuleBasedStateMachine):
             entry = self.ledger.runs.get(name)
             if entry is not None and entry.live is not None:
                 before = self._do("look", name)
-                found = ghost.do("late", name, name)
-                assert isinstance(found, Refused) and found.written == "no", f"a ghost wrote {found}"
-                assert found.kind in ("LostLease", "Conflict"), found  # the latter for another run of the same name
-                assert self._do("look", name) == before
+                refused(ghost.do("late", name, name), "LostLease", "Conflict")  # the latter for another run of the same name
+                same(self._do("look", name), before, f"what there is of {name} after a ghost wrote")
 
 
 def same(found: Any, wanted: Any, what: str) -> None:
     assert found == wanted, f"{what}: {found!r:.300} instead of {wanted!r:.300}"
+
+
+def refused(found: Any, *kinds: str) -> None:
+    assert isinstance(found, Refused), f"{kinds} was expected, and there is {found!r:.300}"
+    same((found.kind in kinds, found.written), (True, "no"), f"{found}")
 
 
 def _settings(examples: int) -> settings:
@@ -445,7 +378,7 @@ def run(folder: Path, *, deep: bool, seed: int = 0, progress: Progress = None) -
 
 def drive(kind: type[Near] | type[Far], wanted: int, seed: int, count: Count, progress: Progress) -> None:
     """Random histories until so many steps were made, or one of them went wrong."""
-    machine = type(f"{kind.__name__}Machine", (Machine,), {"kind": kind, "steps": 0, "crashes": 0})
+    machine: Any = type(f"{kind.__name__}Machine", (Machine,), {"kind": kind, "steps": 0, "crashes": 0})
     while machine.steps < wanted and not count.notes:
         before = machine.steps
         try:

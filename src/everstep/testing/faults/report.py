@@ -21,7 +21,21 @@ import everstep
 from everstep.testing.faults.count import Count, Progress
 from everstep.testing.faults.peers import peers_of
 
-HARNESSES = ("kills", "errors", "full", "power", "flips", "files", "writers", "takeovers", "beside", "clocks", "memory", "hostile", "machine")
+HARNESSES = (
+    "kills",
+    "errors",
+    "full",
+    "power",
+    "flips",
+    "files",
+    "writers",
+    "takeovers",
+    "beside",
+    "clocks",
+    "memory",
+    "hostile",
+    "machine",
+)
 COLUMNS = ("tried", "held", "detected", "lost", "wrong", "missing", "leftovers")
 _WIDTH = 60
 _Told = Callable[[str], None]

@@ -11,11 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any
+from unittest.mock import patch
 
 import everstep
+from everstep.backends import sqlite_feed
 from everstep.testing.faults.workload import eager
 
 NAME = "store.db"
+SHORT_PARTS = 36
+"""Bytes of a part of the feed that is full: so few that a small store has several."""
 
 
 def text(what: object, size: int) -> str:
@@ -83,7 +87,7 @@ def build(folder: Path) -> Sample:
 def _make(path: Path, sample: Sample, moments: tuple[str, str, str]) -> None:
     """A store in three sessions, copied at three moments: between the first two, in the second, in the third."""
     path.parent.mkdir(parents=True)
-    with everstep.open(path) as store:
+    with everstep.open(path) as store, patch.object(sqlite_feed, "_FULL", SHORT_PARTS):
         _pruned(store)
         with eager():
             _fill(store)

@@ -9,17 +9,16 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import Any
 
-from everstep.testing.faults.count import Count
+from everstep.testing.faults.count import Count, Progress
 from everstep.testing.faults.crashes import Scenario, Stage, warm
 from everstep.testing.faults.shim import Fault, under_shim
 from everstep.testing.faults.verdict import Verdict
 
-Progress = Callable[[int, int, str], None] | None
 Points = Callable[[Stage], Iterator[tuple[Fault, str]]]
 Place = tuple[Stage, Fault, str]
 CANARY_POINTS = 80
@@ -52,17 +51,16 @@ class Sweep:
         asked = [
             {"folder": str(folder / f"part {i}"), "most": most, "seed": seed, "only": only, "part": [i, workers]} for i in range(workers)
         ]
-        done: dict[int, int] = {}
+        newest: dict[int, Count] = {}
 
         def tell(said: Any) -> None:
-            done[said[0]] = said[1]
+            newest[said[0]] = Count(**said[1])
             if progress is not None:
-                progress(sum(done.values()), said[2] * workers, self.harness)
+                progress(added(self.harness, list(newest.values())))
 
         with count.timed(), ThreadPoolExecutor(workers) as pool:
-            for part in pool.map(lambda one: under_shim(self.module, one, tell), asked):
-                add(count, Count(**part))
-        return count
+            parts = [Count(**part) for part in pool.map(lambda one: under_shim(self.module, one, tell), asked)]
+        return replace(added(self.harness, parts), seconds=count.seconds)
 
     def canaries(self, folder: Path, seed: int = 0) -> dict[str, bool]:
         """For each store that is broken on purpose, whether its fault was caught."""
@@ -78,10 +76,12 @@ class Sweep:
         count = Count(self.harness)
         index, parts = asked["part"]
         places = self._places(folder, seed, asked["only"])
-        chosen = (places if asked["most"] is None else some(places, asked["most"], Random(seed)))[index::parts]  # noqa: S311
+        # By the number of the call: in another process there may be a few more or fewer of them, and none may fall between two parts.
+        mine = [place for place in places if place[1].call % parts == index]
+        chosen = mine if asked["most"] is None else some(mine, asked["most"] // parts, Random(seed))  # noqa: S311 -- the same each time
         for number, place in enumerate(chosen):
             if number % 20 == 0:
-                tell([index, number, len(chosen)])
+                tell([index, asdict(count)])
             self.attempt(count, *place)
         return asdict(count)
 
@@ -125,8 +125,10 @@ def settle(count: Count, verdict: Verdict, where: str) -> None:
         count.note(f"{where}: {verdict}")
 
 
-def add(count: Count, part: Count) -> None:
+def added(harness: str, parts: Sequence[Count]) -> Count:
+    count = Count(harness)
     for name in ("tried", "held", "detected", "lost", "wrong", "missing", "leftovers"):
-        setattr(count, name, getattr(count, name) + getattr(part, name))
-    for note in part.notes:
+        setattr(count, name, sum(getattr(part, name) for part in parts))
+    for note in (note for part in parts for note in part.notes):
         count.note(note)
+    return count

@@ -123,7 +123,7 @@ class Player:
                 self._turn(run, turn)
 
     def _flow(self, store: Store) -> None:
-        @everstep.workflow(name="takeover")
+        @everstep.workflow(name="takeover")  # type: ignore[untyped-decorator, unused-ignore]
         def flow() -> list[int]:
             run = everstep.current()
             run.state["done"] = []

@@ -1,0 +1,48 @@
+"""One base: its content, its chunks, and what is known of them for the next one. No I/O.
+
+Relies on `tree` for the cutting. A base of which no reader would believe that so few bytes are so much (see `loader`) is stored without
+compression. Frames never get shorter once they are stored, so what was believable stays so, whoever writes the same chunks again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from everstep.codec.frame import plain, weight
+from everstep.errors import LimitExceeded
+from everstep.snapshot.loader import doubtful, too_heavy
+from everstep.snapshot.tracked import Tracker
+from everstep.snapshot.tree import Builder, Node
+
+Known = Mapping[bytes, Node]
+NOTHING: Known = {}
+_NOBODY = Tracker()  # whose changes nobody follows
+
+
+class Built(NamedTuple):
+    """The content of a base record, the chunks that are not stored yet, and all chunks that the base reaches."""
+
+    root: bytes
+    chunks: dict[bytes, bytes]
+    known: Known
+
+
+def build_base(state: Any, wrap: Callable[[bytes], bytes], known: Known = NOTHING, tracker: Tracker = _NOBODY) -> Built:
+    """A base for a state; `known` are the chunks that the base before it reaches."""
+    builder = Builder(known, wrap, tracker)
+    root = builder.build(state)
+    reached = builder.reached()
+    stored = sum(node.stored for node in reached.values())
+    if not doubtful(builder.unfolded(reached), stored):
+        return Built(root, builder.chunks, reached)
+    scale = Builder(NOTHING, plain, tracker, weight)
+    weighed = scale.build(state)
+    on_scale = scale.reached()
+    heavy = scale.unfolded(on_scale)
+    if not too_heavy(heavy, stored):
+        return Built(root, builder.chunks, reached)
+    if too_heavy(heavy, sum(node.stored for node in on_scale.values())):
+        raise LimitExceeded("the state is one small part, many thousand times over", remedy="Store the part, and how often it is there.")
+    sizes = {digest: Node(node.refs, len(scale.chunks[digest]), node.stored) for digest, node in on_scale.items()}
+    return Built(weighed, scale.chunks, sizes)
