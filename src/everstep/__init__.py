@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from everstep.runtime.step_options import step
     from everstep.runtime.workflow import workflow
     from everstep.store.repair import repair
-    from everstep.store.retention import Retention
+    from everstep.store.upkeep.retention import Retention
 
 __version__ = "0.1.0"
 __all__ = [
@@ -63,7 +63,7 @@ _LATER = {
     "Budget": "runtime.budget",
     "Decision": "runtime.decision",
     "Outcome": "runtime.outcome",
-    "Retention": "store.retention",
+    "Retention": "store.upkeep.retention",
     "Retry": "runtime.retry",
     "Run": "runtime.run",
     "current": "runtime.context",

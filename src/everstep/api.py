@@ -21,8 +21,8 @@ if TYPE_CHECKING:  # what drives runs is imported when a run is opened
     from everstep.runtime.recorder import Durability
     from everstep.runtime.resumable import Resumable
     from everstep.runtime.run import Run
-    from everstep.store.cleanup import Schedule
-    from everstep.store.retention import Retention
+    from everstep.store.upkeep.cleanup import Schedule
+    from everstep.store.upkeep.retention import Retention
 
 
 class Store(Host):
@@ -233,7 +233,7 @@ def open(
         policy=chosen, enabled=enabled, **upkeep,
     )  # fmt: skip
     if schedule != "manual":
-        from everstep.store.cleanup import clean_if_due
+        from everstep.store.upkeep.cleanup import clean_if_due
 
         clean_if_due(backend, schedule, store.cleanup)
     return store
@@ -241,8 +241,8 @@ def open(
 
 def _upkeep(retention: Any, schedule: Any, protect: Any) -> dict[str, Any]:
     """What is to be kept, checked before anything is opened."""
-    from everstep.store.cleanup import check_schedule
-    from everstep.store.retention import Retention
+    from everstep.store.upkeep.cleanup import check_schedule
+    from everstep.store.upkeep.retention import Retention
 
     check_schedule(schedule)
     return {"retention": None if retention is None else Retention.parse(retention), "protect": check_tags(protect)}

@@ -19,7 +19,7 @@ from everstep.backends.base import Commit, Query
 from everstep.backends.sqlite import SqliteBackend
 from everstep.errors import Damaged, DamagedRecord, DamagedRun, StoreFull
 from everstep.records import Letter, RunRow
-from everstep.store.verify import verify
+from everstep.store.proof.verify import verify
 from everstep.testing.rows import new_letter, new_run, new_worker, next_commit
 
 

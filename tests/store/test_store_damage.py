@@ -11,7 +11,7 @@ import pytest
 
 import everstep
 from everstep.errors import Damaged, DamagedChunk, DamagedRecord, DamagedRun, EverstepError, MissingHead
-from everstep.store.verify import Report
+from everstep.store.proof.verify import Report
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from typing import Any
 import everstep
 from everstep.errors import Damaged, EverstepError, NotFound
 from everstep.store.losses import Repaired
-from everstep.store.retention import Retention
+from everstep.store.upkeep.retention import Retention
 from everstep.testing.faults.workload import eager
 
 SUFFIXES = ("", "-wal", "-seen")

@@ -93,49 +93,43 @@ def test_a_damaged_header_of_the_wal_loses_nothing(tmp_path: Path) -> None:
     assert newest(path) == 12
 
 
-def frames(path: Path) -> list[bytes]:
-    data = Path(f"{path}-wal").read_bytes()
-    return [data[at : at + STEP] for at in range(32, len(data) - STEP + 1, STEP)]
+def notes(path: Path) -> set[str]:
+    """The notes of all records that are found, also in older versions."""
+    pages = open_pages(path)
+    try:
+        carver = Carver(pages)
+        return {str(values[5]) for id in carver.records(1) for _, values in carver.rows("records", id)}
+    finally:
+        pages.close()
 
 
 def test_what_was_left_behind_by_a_write_that_never_was_committed_does_not_count(tmp_path: Path) -> None:
     """Power was lost in the middle of a commit; the next writer began at the same place and wrote less. What is left of the first one
     behind that has the same salt, good checksums among itself, and even a frame that ends a commit."""
-    path = a_store(tmp_path, 6)
-    begun = tmp_path / "begun.db"
+    path, begun, torn = a_store(tmp_path, 6), tmp_path / "begun.db", tmp_path / "torn.db"
     with everstep.open(path, accept_older=True, wal_bytes=0) as store, store.run("r") as run:
         run.state["text"] = random.Random(1).randbytes(40_000).hex()
         run.checkpoint("never committed")
         for suffix in ("", "-wal"):
             shutil.copyfile(f"{path}{suffix}", f"{begun}{suffix}")
-    path = tmp_path / "killed.db"
-    long = frames(begun)
-    shutil.rmtree(tmp_path / "again", ignore_errors=True)
-    (tmp_path / "again").mkdir()
-    first = a_store(tmp_path / "again", 6)  # another store: only to have a shorter commit to put in its place
-    assert len(frames(first)) < len(long)
-    # Put the commit in question together by hand: frames up to the last commit of six saves, one more small commit, the rest of the long one.
-    both = tmp_path / "both.db"
-    shutil.copyfile(begun, both)
-    shutil.copyfile(f"{begun}-wal", f"{both}-wal")
-    known = list(frames_of(Path(f"{both}-wal").read_bytes(), 4096))
-    assert all(frame.fits for frame in known)
-    ends = [i + 1 for i, frame in enumerate(known) if frame.commit]
-    data = bytearray(Path(f"{both}-wal").read_bytes())
-    big = max(range(1, len(ends)), key=lambda i: ends[i] - ends[i - 1])  # the long commit
-    start = ends[big - 1]
-    data[32 + start * STEP + 30] ^= 1  # its first frame is torn, so that recovery takes it for nothing
-    Path(f"{both}-wal").write_bytes(data)
-    with everstep.open(both, accept_older=True, wal_bytes=0) as store:
+    assert "never committed" in notes(begun)
+    data = bytearray(Path(f"{begun}-wal").read_bytes())
+    known = list(frames_of(data, 4096))  # type: ignore[arg-type]
+    ends = [0, *(i + 1 for i, frame in enumerate(known) if frame.commit)]
+    start = max(zip(ends, ends[1:], strict=False), key=lambda pair: pair[1] - pair[0])[0]
+    data[32 + start * STEP + 30] ^= 1  # the first frame of the long commit is torn, so that recovery takes it for nothing
+    Path(f"{begun}-wal").write_bytes(data)
+    with everstep.open(begun, accept_older=True, wal_bytes=0) as store:
         assert store.get("r").checkpoints == 6
         store.tag("r@6", "short")
         for suffix in ("", "-wal"):
-            shutil.copyfile(f"{both}{suffix}", f"{tmp_path / 'torn.db'}{suffix}")
-    torn = list(frames_of(Path(f"{tmp_path / 'torn.db'}-wal").read_bytes(), 4096))
-    gap = next(i for i, frame in enumerate(torn) if not frame.fits)
-    assert any(frame.fits and frame.commit for frame in torn[gap:]), "nothing was left behind: this proves nothing"
-    assert newest(tmp_path / "torn.db") == 6
-    assert sqlite_says(tmp_path / "torn.db") == 6
+            shutil.copyfile(f"{begun}{suffix}", f"{torn}{suffix}")
+    after = list(frames_of(Path(f"{torn}-wal").read_bytes(), 4096))
+    gap = next(i for i, frame in enumerate(after) if not frame.fits)
+    assert gap > start
+    assert any(frame.fits and frame.commit for frame in after[gap:]), "nothing was left behind: this proves nothing"
+    assert newest(torn) == sqlite_says(torn) == 6
+    assert "never committed" not in notes(torn)
 
 
 def test_how_often_the_store_was_written_is_read_from_the_page_of_the_manifest(tmp_path: Path) -> None:

@@ -18,8 +18,8 @@ from everstep import Retention
 from everstep.backends.upkeep import Cut
 from everstep.errors import Conflict, DamagedChunk, EverstepError, InvalidArgument, NotFound, PrunedCheckpoint
 from everstep.records import Base
-from everstep.store import cutter
-from everstep.store.prune import PrunePlan
+from everstep.store.upkeep import cutter
+from everstep.store.upkeep.prune import PrunePlan
 from everstep.testing.clock import FakeClock
 
 pytestmark = pytest.mark.usefixtures("small_bases")
@@ -558,7 +558,7 @@ def test_labels_on_what_stays_are_no_reason_to_begin_again(places: Any, monkeypa
         store.fork("r", f"f{len(cuts)}")
 
     monkeypatch.setattr(store.backend, "prune", beside)
-    monkeypatch.setattr("everstep.store.prune._TRIES", 1)
+    monkeypatch.setattr("everstep.store.upkeep.prune._TRIES", 1)
     plan = store.prune(Retention(keep_last=2), run="r")
     assert plan.problems == []
     assert [len(cut.bases) for cut in cuts] == [1, 0]
@@ -623,8 +623,8 @@ def test_nothing_of_a_damaged_run_goes(store: everstep.Store, number: int) -> No
 def test_nothing_goes_where_a_chunk_of_what_stays_is_gone(store: everstep.Store) -> None:
     grow(store, "r", 30, size=4000)
     newest = store.backend.records("r", 1, 2**31 - 1, ("base",), newest=1)[0]
-    from everstep.store.plan import family_reach
     from everstep.store.reachable import contents_of
+    from everstep.store.upkeep.plan import family_reach
 
     row = store.backend.run("r")
     assert row is not None

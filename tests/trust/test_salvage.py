@@ -12,7 +12,7 @@ from repair_helpers import text
 import everstep
 from everstep.backends.sqlite import SqliteBackend
 from everstep.errors import Damaged, DamagedRun, EverstepError, NotFound
-from everstep.store.retention import Retention
+from everstep.store.upkeep.retention import Retention
 from everstep.testing.faults.workload import eager
 
 COUNT = 20

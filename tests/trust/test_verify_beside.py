@@ -17,10 +17,10 @@ import everstep
 from everstep.backends.upkeep import Cut
 from everstep.errors import Conflict, EverstepError, LeaseHeld, NotFound
 from everstep.records import Pruned
-from everstep.store import run_proof
 from everstep.store.pace import Pace
-from everstep.store.report import Depth, Report
-from everstep.store.run_proof import RunProof
+from everstep.store.proof import run_proof
+from everstep.store.proof.report import Depth, Report
+from everstep.store.proof.run_proof import RunProof
 
 
 class Crowd:

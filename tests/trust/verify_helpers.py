@@ -14,7 +14,7 @@ import everstep
 from everstep.backends.base import Commit
 from everstep.records import RunRow
 from everstep.snapshot.saver import Saved
-from everstep.store.report import Depth, Report
+from everstep.store.proof.report import Depth, Report
 from everstep.store.writing import Chain
 
 DEPTHS: tuple[Depth, ...] = ("quick", "records", "full")

@@ -23,19 +23,19 @@ from everstep.store.refs import find_run, resolve, verified
 from everstep.store.writing import Chain, Entry, new_row
 
 if TYPE_CHECKING:  # what only some programs use is imported when they do
-    from everstep.store.checkup import Checkup
-    from everstep.store.cleanup import Cleaned, Cleaner, Given
     from everstep.store.events import Event
     from everstep.store.forks import Edit
     from everstep.store.gates import Gate
-    from everstep.store.gc import Collected
     from everstep.store.journal import Step
     from everstep.store.pace import Progress
-    from everstep.store.prune import PrunePlan
-    from everstep.store.report import Depth, Report
-    from everstep.store.retention import Retention
+    from everstep.store.proof.checkup import Checkup
+    from everstep.store.proof.report import Depth, Report
     from everstep.store.salvage import Salvaged
     from everstep.store.upgrades import Upgrade
+    from everstep.store.upkeep.cleanup import Cleaned, Cleaner, Given
+    from everstep.store.upkeep.gc import Collected
+    from everstep.store.upkeep.prune import PrunePlan
+    from everstep.store.upkeep.retention import Retention
 
 
 class BaseStore:
@@ -181,13 +181,13 @@ class BaseStore:
 
         `progress(done, total, what)` is called now and then; after `seconds` it stops, and the report says how far it came.
         """
-        from everstep.store.verify import verify
+        from everstep.store.proof.verify import verify
 
         return verify(self.backend, depth, progress, seconds)
 
     def doctor(self) -> Checkup:
         """Look for what is unsafe, wasteful or left over: findings, each with a level, a sentence and a remedy."""
-        from everstep.store.doctor import doctor
+        from everstep.store.proof.doctor import doctor
 
         return doctor(self.backend, self.framer)
 
@@ -221,20 +221,20 @@ class BaseStore:
 
     def set_retention(self, retention: Given, *, workflow: str | None = None, run: str | None = None) -> None:
         """Have the store remember what is kept: of every run, of those of a workflow, or of one run. None forgets it."""
-        from everstep.store.policies import set_retention
+        from everstep.store.upkeep.policies import set_retention
 
         set_retention(self.backend, retention, workflow, run)
 
     def get_retention(self, run: str | None = None) -> Retention | None:
         """What holds for a run (its own, else that of its workflow, else that of the store), or for the store."""
-        from everstep.store.policies import Policies
+        from everstep.store.upkeep.policies import Policies
 
         policies = Policies(self.backend, self._retention)
         found = policies.of_store() if run is None else policies.of(find_run(self.backend, run))
         return None if found is None else found.retention
 
     def _cleaner(self) -> Cleaner:
-        from everstep.store.cleanup import Cleaner
+        from everstep.store.upkeep.cleanup import Cleaner
 
         return Cleaner(self.backend, self.framer, self._retention, self._protect)
 

@@ -19,7 +19,7 @@ import everstep
 from everstep.api import Store
 from everstep.backends.url import open_backend
 from everstep.errors import Damaged, EverstepError, NotFound, PrunedCheckpoint, StoreBusy
-from everstep.store.retention import Retention
+from everstep.store.upkeep.retention import Retention
 from everstep.testing.faults.actor import Actor
 from everstep.testing.faults.careless import Unstamped
 from everstep.testing.faults.count import Count, Progress

@@ -19,7 +19,7 @@ from everstep.codec.values import decode, encode
 from everstep.errors import EverstepError, Waiting
 from everstep.snapshot import saver, tree
 from everstep.store import journal
-from everstep.store.retention import Retention
+from everstep.store.upkeep.retention import Retention
 from everstep.testing.faults.careless import Forgetful
 
 _SHORT: tuple[tuple[Any, str, int], ...] = (

@@ -19,8 +19,8 @@ import everstep
 from everstep.backends import sqlite_wal
 from everstep.errors import AlreadyAnswered, Damaged, NotFound, RunExists
 from everstep.snapshot import saver
-from everstep.store import plan
-from everstep.store.retention import Retention
+from everstep.store.upkeep import plan
+from everstep.store.upkeep.retention import Retention
 from everstep.testing.faults import model
 from everstep.testing.faults.log import Entry, Log
 

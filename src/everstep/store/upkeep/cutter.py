@@ -18,9 +18,9 @@ from everstep.codec.frame import Framer
 from everstep.errors import Conflict
 from everstep.records import Base, Pruned
 from everstep.store.pace import Pace, TimeOver
-from everstep.store.plan import RunPlan, build
-from everstep.store.slices import Slices
-from everstep.store.survey import Body, Survey, labels_of
+from everstep.store.upkeep.plan import RunPlan, build
+from everstep.store.upkeep.slices import Slices
+from everstep.store.upkeep.survey import Body, Survey, labels_of
 
 _MOST_BYTES = 1024 * 1024  # of bodies in one slice: giving back their pages takes time, too
 

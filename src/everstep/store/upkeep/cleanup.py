@@ -21,14 +21,14 @@ from everstep.clock import clock
 from everstep.codec.frame import Framer
 from everstep.errors import Conflict, Damaged, EverstepError, InvalidArgument, LeaseHeld, NotFound
 from everstep.records import CHILD, RunRow, Status
-from everstep.store.gc import Collected, Collector, Foreseen, give_back
 from everstep.store.model import when
 from everstep.store.pace import Pace, Progress
-from everstep.store.policies import Policies, forget
-from everstep.store.prune import PrunePlan, Pruner
 from everstep.store.refs import find_run
-from everstep.store.retention import PROTECTED, Retention
-from everstep.store.survey import labels_of, proved
+from everstep.store.upkeep.gc import Collected, Collector, Foreseen, give_back
+from everstep.store.upkeep.policies import Policies, forget
+from everstep.store.upkeep.prune import PrunePlan, Pruner
+from everstep.store.upkeep.retention import PROTECTED, Retention
+from everstep.store.upkeep.survey import labels_of, proved
 
 Given = Retention | Mapping[str, Any] | None
 Schedule = Literal["manual", "on_open", "daily", "weekly", "monthly"]

@@ -14,14 +14,14 @@ from everstep.clock import clock
 from everstep.codec.frame import Framer
 from everstep.errors import Conflict, Damaged, NotFound, PrunedCheckpoint
 from everstep.records import RunRow, Status
-from everstep.store.crowd import Member, crowded_out, dropped_by_limit, held_by
-from everstep.store.cutter import Cutter
 from everstep.store.pace import Pace, TimeOver
-from everstep.store.plan import RunPlan, family_reach, make_plan
-from everstep.store.policies import Policy
 from everstep.store.reachable import Reach
-from everstep.store.retention import Decision, decide
-from everstep.store.survey import Survey, gone, survey
+from everstep.store.upkeep.crowd import Member, crowded_out, dropped_by_limit, held_by
+from everstep.store.upkeep.cutter import Cutter
+from everstep.store.upkeep.plan import RunPlan, family_reach, make_plan
+from everstep.store.upkeep.policies import Policy
+from everstep.store.upkeep.retention import Decision, decide
+from everstep.store.upkeep.survey import Survey, gone, survey
 
 _TRIES = 5
 ENDED = frozenset({Status.SUCCEEDED.value, Status.CANCELLED.value, Status.FAILED.value})

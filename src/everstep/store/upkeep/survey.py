@@ -18,7 +18,7 @@ from everstep.snapshot.saver import NO_DELTA
 from everstep.store.journal import said_in
 from everstep.store.model import asked_for, header_of
 from everstep.store.refs import verified
-from everstep.store.retention import Point
+from everstep.store.upkeep.retention import Point
 
 _AT_ONCE = 500
 _TRIES = 5

@@ -19,8 +19,8 @@ from everstep.records import RunRow
 from everstep.store.pace import Pace, TimeOver
 from everstep.store.reachable import Reach, contents_of
 from everstep.store.refs import verified
-from everstep.store.slices import Slices
-from everstep.store.survey import bases_of, gone, mark_of, proved, refuse_vanished
+from everstep.store.upkeep.slices import Slices
+from everstep.store.upkeep.survey import bases_of, gone, mark_of, proved, refuse_vanished
 
 _AT_ONCE = 500
 _PAGE = 4096

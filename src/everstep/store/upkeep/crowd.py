@@ -13,10 +13,10 @@ from math import inf
 
 from everstep.backends.base import Backend
 from everstep.records import Kind
-from everstep.store.plan import base_content, source_of
 from everstep.store.reachable import Reach, contents_of
-from everstep.store.retention import Decision, fewest
-from everstep.store.survey import Survey, proved
+from everstep.store.upkeep.plan import base_content, source_of
+from everstep.store.upkeep.retention import Decision, fewest
+from everstep.store.upkeep.survey import Survey, proved
 
 
 @dataclass(slots=True)

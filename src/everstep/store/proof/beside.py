@@ -10,7 +10,7 @@ from everstep.backends.base import Backend
 from everstep.codec.frame import unwrap
 from everstep.errors import Damaged
 from everstep.records import Base, Letter, Pruned, RunRow, Tag
-from everstep.store.report import Problem
+from everstep.store.proof.report import Problem
 
 
 @dataclass(slots=True)

@@ -18,7 +18,7 @@ from everstep.snapshot.delta import apply
 from everstep.snapshot.loader import Entry
 from everstep.snapshot.saver import NO_DELTA
 from everstep.snapshot.view import LazyLoader
-from everstep.store.chunks import Chunks, TooDear
+from everstep.store.proof.chunks import Chunks, TooDear
 
 
 class _Loader(LazyLoader):

@@ -19,8 +19,8 @@ from everstep.backends.base import Backend, Query
 from everstep.errors import Damaged, EverstepError, InvalidArgument, StoreClosed
 from everstep.records import RunRow
 from everstep.store.pace import Pace, Progress, TimeOver
-from everstep.store.report import Depth, Problem, Report
-from everstep.store.run_proof import RunProof
+from everstep.store.proof.report import Depth, Problem, Report
+from everstep.store.proof.run_proof import RunProof
 
 __all__ = ["Depth", "Problem", "Report", "verify"]
 _AT_ONCE = 500

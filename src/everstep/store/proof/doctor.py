@@ -17,8 +17,8 @@ from everstep.backends.base import Backend, Query
 from everstep.codec.frame import Framer
 from everstep.errors import EverstepError, StoreClosed
 from everstep.records import RunRow, Status
-from everstep.store.checkup import Checkup, Finding, Level
-from everstep.store.naive import naive_size, shown_size
+from everstep.store.proof.checkup import Checkup, Finding, Level
+from everstep.store.proof.naive import naive_size, shown_size
 
 _AT_ONCE = 500
 _SAFE_SQLITE = (3, 51, 3)

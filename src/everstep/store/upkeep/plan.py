@@ -21,8 +21,8 @@ from everstep.records import RunRow
 from everstep.snapshot.base import build_base
 from everstep.store.reachable import Reach
 from everstep.store.reading import load
-from everstep.store.retention import Decision
-from everstep.store.survey import Survey
+from everstep.store.upkeep.retention import Decision
+from everstep.store.upkeep.survey import Survey
 
 WORTH = 4096  # fewer bytes than this are not worth a load and a base
 MOST_AT_ONCE = 4 * 1024 * 1024  # the chunks of a base are written in one transaction, and writers wait for it

@@ -20,7 +20,7 @@ from everstep.errors import Damaged, InvalidArgument
 from everstep.records import RunRow
 from everstep.store.query import check_text
 from everstep.store.refs import find_run
-from everstep.store.retention import Retention
+from everstep.store.upkeep.retention import Retention
 
 _STORE, _WORKFLOW, _RUN = "retention", "retention/workflow/", "retention/run/"
 

@@ -1,0 +1,1 @@
+"""Proving a store whole, and judging how it is kept."""

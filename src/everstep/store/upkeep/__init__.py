@@ -1,0 +1,1 @@
+"""Keeping a store small: what stays by which policy, pruning, gc, cleaning up."""
