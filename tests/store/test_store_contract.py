@@ -730,3 +730,13 @@ def test_verify_of_a_good_store_is_ok_in_every_depth(store: everstep.Store) -> N
 def test_an_unknown_durability_is_refused(store: everstep.Store) -> None:
     with pytest.raises(InvalidArgument):
         store.run("r", durability="later")  # type: ignore[arg-type]
+
+
+def test_a_deleted_run_is_told_from_one_that_never_was(store: everstep.Store) -> None:
+    with store.run("gone") as run:
+        run.checkpoint()
+    store.delete("gone")
+    with pytest.raises(NotFound, match="'gone' was deleted at 20"):
+        store.load("gone")
+    with pytest.raises(NotFound, match="there is no run 'never'"):
+        store.load("never")

@@ -2,6 +2,7 @@
 
 import random
 import shutil
+from itertools import pairwise
 from pathlib import Path
 
 import apsw
@@ -10,7 +11,8 @@ import pytest
 import everstep
 from everstep.backends.sqlite_carve import Carver
 from everstep.backends.sqlite_frames import frames_of
-from everstep.backends.sqlite_pages import Pages, writes_in
+from everstep.backends.sqlite_pages import Pages, manifest_in
+from everstep.backends.sqlite_witness import Seen
 
 STEP = 4096 + 24
 
@@ -116,7 +118,7 @@ def test_what_was_left_behind_by_a_write_that_never_was_committed_does_not_count
     data = bytearray(Path(f"{begun}-wal").read_bytes())
     known = list(frames_of(data, 4096))  # type: ignore[arg-type]
     ends = [0, *(i + 1 for i, frame in enumerate(known) if frame.commit)]
-    start = max(zip(ends, ends[1:], strict=False), key=lambda pair: pair[1] - pair[0])[0]
+    start = max(pairwise(ends), key=lambda pair: pair[1] - pair[0])[0]
     data[32 + start * STEP + 30] ^= 1  # the first frame of the long commit is torn, so that recovery takes it for nothing
     Path(f"{begun}-wal").write_bytes(data)
     with everstep.open(begun, accept_older=True, wal_bytes=0) as store:
@@ -132,12 +134,30 @@ def test_what_was_left_behind_by_a_write_that_never_was_committed_does_not_count
     assert "never committed" not in notes(torn)
 
 
+@pytest.mark.parametrize("unseen", [0, 1, 3])
+def test_behind_a_damaged_frame_only_what_was_seen_to_be_committed_counts(unseen: int, tmp_path: Path) -> None:
+    path = a_store(tmp_path)
+    wal = Path(f"{path}-wal")
+    data = bytearray(wal.read_bytes())
+    data[32 + (len(data) - 32) // STEP // 2 * STEP + 100] ^= 4
+    wal.write_bytes(data)
+    pages = open_pages(path)
+    [(writes, identity)] = [m for page in range(1, pages.count + 1) if (m := manifest_in(pages.at(page, pages.now), pages.usable))]
+    pages.close()
+    for known, expected in ((identity, 12 - unseen), (bytes(16), 12)):  # of another store it says nothing
+        pages = Pages(str(path), str(tmp_path / "private"), Seen(known, writes - unseen, (0, 0, 0)))
+        [row] = [values for live, values in Carver(pages).rows("runs", 1) if live]
+        assert row[16] == expected
+        pages.close()
+
+
 def test_how_often_the_store_was_written_is_read_from_the_page_of_the_manifest(tmp_path: Path) -> None:
     path = a_store(tmp_path)
     pages = open_pages(path)
-    found = [writes for page in range(1, pages.count + 1) if (writes := writes_in(pages.at(page, pages.now), pages.usable)) is not None]
+    found = [m for page in range(1, pages.count + 1) if (m := manifest_in(pages.at(page, pages.now), pages.usable)) is not None]
     assert len(found) == 1
-    assert found[0] > 12
+    assert found[0][0] > 12
+    assert len(found[0][1]) == 16
     pages.close()
 
 

@@ -54,6 +54,15 @@ def erase(path: Path, *pieces: bytes) -> None:
             file.write_bytes(data)
 
 
+def unprove(path: Path) -> None:
+    """Have nothing add up any more, so that repair looks at everything that lies in the pages; the WAL stays, with older versions of them."""
+    connection = apsw.Connection(str(path))
+    connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+    connection.wal_autocheckpoint(0)
+    connection.execute("UPDATE manifest SET total = zeroblob(32)").fetchall()
+    connection.close()
+
+
 def fixed(source: Path) -> tuple[Repaired, Path]:
     target = source.with_name("fixed.db")
     return everstep.repair(source, target), target
@@ -476,15 +485,50 @@ def test_a_deleted_run_does_not_come_back(made: tuple[Path, Path, Truth], broken
         store.delete("secret")
         killed = broken.with_name("killed.db")
         copy(broken, killed)
-    data = bytearray(killed.read_bytes())
-    data[:100] = bytes(100)  # so that everything is looked for in the pages
-    killed.write_bytes(data)
+    unprove(killed)
     done = everstep.repair(killed, broken.with_name("fixed.db"))
     with everstep.open(broken.with_name("fixed.db")) as store:
         assert "secret" not in {info.id for info in store.runs(limit=100)}
         assert [stone.id for stone in store.backend.tombstones()] == ["gone", "secret"]
         assert store.verify("full").ok
-    assert done.ok
+    assert {loss.what for loss in done.lost} == {"manifest"}
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_deleted_run_does_not_come_back_where_nobody_knows_which_pages_are_free(again: bool, tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    with everstep.open(path) as store:
+        for n in range(30):  # enough runs for their rows to fill pages that become free
+            with store.run(f"secret-{n}", state={"n": n, "text": text(n, 9000)}, note="a note " * 60) as run:
+                for _ in range(4):
+                    run.state["n"] += 1
+                    run.checkpoint()
+        for n in range(30):
+            store.delete(f"secret-{n}")
+        if again:
+            for n in range(5):
+                with store.run(f"secret-{n}", state={"n": -n}) as run:
+                    run.checkpoint()
+    if again:  # not even their tombstones are left
+        checks = [check for (check,) in query(path, 'SELECT "check" FROM tombstones')]
+        tamper(path, "DELETE FROM tombstones")
+        erase(path, *checks)
+    data = bytearray(path.read_bytes())
+    assert int.from_bytes(data[36:40]) > 10, "no page is free: this proves nothing"
+    data[32:40] = bytes(8)
+    path.write_bytes(data)
+    unprove(path)
+    done, target = fixed(path)
+    with everstep.open(target) as store:
+        assert store.verify("full").ok
+        found = {info.id: info for info in store.runs(limit=100)}
+        if again:
+            assert all(store.load(f"secret-{n}") == {"n": -n} for n in range(5))
+            assert len(found) + len(store.backend.tombstones()) == 35
+            assert any(loss.what in ("run", "row", "end") for loss in done.lost)
+        else:
+            assert found == {}
+            assert len(store.backend.tombstones()) == 30
 
 
 def test_a_deleted_run_does_not_come_back_even_if_its_tombstone_is_lost(made: tuple[Path, Path, Truth], broken: Path) -> None:
@@ -534,22 +578,28 @@ def test_tags_come_back_from_the_records_and_lost_ones_are_named(made: tuple[Pat
     assert {(name, number) for name, number in query(target, "SELECT name, number FROM tags")} == {("even", n) for n in range(2, 24, 2)}
 
 
-def test_a_letter_that_was_read_is_not_delivered_again(tmp_path: Path) -> None:
+def test_what_was_read_or_replaced_does_not_come_back_from_older_versions(tmp_path: Path) -> None:
     path, killed = tmp_path / "s.db", tmp_path / "broken.db"
-    with everstep.open(path) as store:
+    with everstep.open(path, wal_bytes=0) as store:
+        for keep in (9, 5):
+            store.set_retention(everstep.Retention(keep_last=keep))
+        store.set_retention(everstep.Retention(keep_last=1), workflow="w")
+        store.set_retention(None, workflow="w")
         store.start(report, 1, id="w")
         store.answer("w", "editor", "yes")
         store.pause("w", "wait")
         store.resume("w")
         names = {letter.name for letter in store.backend.letters("w")}
         copy(path, killed)
-    data = bytearray(killed.read_bytes())
-    data[:100] = bytes(100)
-    killed.write_bytes(data)
-    _, target = fixed(killed)
+    assert Path(f"{killed}-wal").read_bytes().count(b"pause") > 1, "nothing is left of it: this proves nothing"
+    unprove(killed)
+    done, target = fixed(killed)
+    assert {loss.what for loss in done.lost} == {"manifest"}
     with everstep.open(target) as store:
         assert {letter.name for letter in store.backend.letters("w")} == names
         assert "pause" not in names
+        assert store.get_retention() == everstep.Retention(keep_last=5)
+        assert set(store.backend.facts()) == {"retention"}
 
 
 def test_an_old_wal_or_none_is_told_by_what_this_machine_has_seen(made: tuple[Path, Path, Truth], tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ the disk reports an error, the copy has zeros.
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -32,11 +33,13 @@ def copy_store(source: str, file: Path, wal: Path) -> int:
 
 
 def _state(source: str) -> list[object]:
-    """What tells whether somebody wrote."""
+    """What tells whether somebody wrote. Looked at before anything is opened: a pipe would keep us waiting."""
     found: list[object] = []
     for path in (source, source + "-wal"):
         with suppress(FileNotFoundError):
             info = Path(path).stat()
+            if not stat.S_ISREG(info.st_mode):
+                raise NotAStore(f"{path} is no regular file")
             found.append((path, info.st_ino, info.st_size, info.st_mtime_ns))
     if not found:
         raise NotAStore(f"there is no store at {source}")
@@ -60,7 +63,7 @@ def _copy_file(source: str, target: Path) -> int:
 def _copy_wal(wal: str, target: Path) -> int:
     """SQLite holds no locks on this file, so a descriptor of our own does no harm."""
     try:
-        descriptor = os.open(wal, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(wal, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
         return _copy(target, 0, lambda size, at: b"")
     except OSError as error:

@@ -1,7 +1,8 @@
 """The pages of a SQLite store that may be damaged, newest and older versions: those of its file and those of its WAL.
 
 Works on a private copy: `image` becomes the file as it is with its WAL merged. The frames behind a damaged one count if they belong to
-a later write than all before it: what was left behind by a write that never was committed doesn't.
+a later write than all before it, and to one that the witness has seen, if there is a witness: what was left behind by a write that never
+was committed doesn't.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 from everstep.backends.sqlite_cells import rows_in
 from everstep.backends.sqlite_copy import copy_store
 from everstep.backends.sqlite_frames import Bytes, Frame, content, frames_of, up_to_commit
+from everstep.backends.sqlite_witness import Seen
 
 _SIZES = frozenset(1 << n for n in range(9, 17))
 _LOOKED_AT = 1 << 20
@@ -22,8 +24,9 @@ _LOOKED_AT = 1 << 20
 class Pages:
     """Every version of every page that was ever committed and still is there. Time counts frames of the WAL; 0 is the file itself."""
 
-    def __init__(self, source: str, private: str) -> None:
+    def __init__(self, source: str, private: str, witness: Seen | None = None) -> None:
         """`private` is how the names of the copies begin."""
+        self._witness = witness
         self.image, self._frames = Path(private + "-image"), Path(private + "-frames")
         self.unreadable = copy_store(source, self.image, self._frames)
         self._file = self.image.open("r+b")
@@ -75,18 +78,29 @@ class Pages:
         timed = list(enumerate(frames, 1))
         found = timed[:whole]
         rest = [(time, frame) for time, frame in timed[whole : broken + tail] if frame.fits] if tail else []
+        rest = self._seen_by_witness(rest)
         later = self._writes(rest)
         seen = (self._writes(found) or self._writes_in_file()) if later else []
         return found + rest if later and seen and min(later) > max(seen) else found
 
+    def _seen_by_witness(self, frames: list[tuple[int, Frame]]) -> list[tuple[int, Frame]]:
+        """The frames up to the last commit that was noted to have happened, if this machine has noted any of this store."""
+        for place, (time, _) in enumerate(frames):
+            manifest = manifest_in(content(self._wal, self.size, time), self.usable)
+            if self._witness is None or manifest is None or manifest[1] != self._witness.identity:
+                continue
+            if manifest[0] > self._witness.writes:
+                return frames[: up_to_commit([frame for _, frame in frames[:place]])]
+        return frames
+
     def _writes(self, frames: list[tuple[int, Frame]]) -> list[int]:
         """How often the store had been written, as the frames that hold its manifest say."""
-        found = (writes_in(content(self._wal, self.size, time), self.usable) for time, _ in frames)
-        return [writes for writes in found if writes is not None]
+        found = (manifest_in(content(self._wal, self.size, time), self.usable) for time, _ in frames)
+        return [manifest[0] for manifest in found if manifest is not None]
 
     def _writes_in_file(self) -> list[int]:
-        found = (writes_in(self._read(page), self.usable) for page in range(1, self.count + 1))
-        return [writes for writes in found if writes is not None]
+        found = (manifest_in(self._read(page), self.usable) for page in range(1, self.count + 1))
+        return [manifest[0] for manifest in found if manifest is not None]
 
     def _read(self, page: int) -> bytes:
         self._file.seek((page - 1) * self.size)
@@ -131,11 +145,11 @@ class Pages:
         self._frames.unlink(missing_ok=True)
 
 
-def writes_in(page: bytes, usable: int) -> int | None:
-    """The column `writes` of the manifest, if that is what stands in a page."""
+def manifest_in(page: bytes, usable: int) -> tuple[int, bytes] | None:
+    """How often the store was written and its identity, if a page holds the manifest."""
     if page[:1] != b"\x0d" or page[3:5] != b"\0\x01":
         return None
     for cell, values in rows_in(page, False, usable):
         if cell.rowid == 1 and len(values) == 9 and isinstance(values[1], bytes) and isinstance(values[7], int):
-            return values[7]
+            return values[7], bytes(values[8]) if isinstance(values[8], bytes) else b""
     return None

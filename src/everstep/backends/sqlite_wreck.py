@@ -52,7 +52,7 @@ class SqliteWreck:
         self.path = os.path.realpath(source)
         self._witness = Witness(self.path).recall()
         try:
-            self._pages = Pages(self.path, private)
+            self._pages = Pages(self.path, private, self._witness)
         except OSError as error:
             raise folder_error(error, Path(private)) from error
         self._carver: Carver | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from everstep.backends.base import MAX_SEQ, Backend, Query
+from everstep.clock import iso
 from everstep.errors import AmbiguousRef, DamagedRun, NotFound
 from everstep.ids import check_id, parse_ref
 from everstep.records import CHILD, RunRow, Status, Tag
@@ -36,10 +37,15 @@ def find_run(backend: Backend, run: str) -> RunRow:
         return verified(row)
     found = [row for _, row in backend.runs(Query(prefix=run, limit=_SHOWN + 1))]
     if not found:
-        raise NotFound(f"there is no run {run!r}")
+        raise NotFound(_not_there(backend, run))
     if len(found) > 1:
         raise AmbiguousRef(run, sorted(row.id for row in found[:_SHOWN]), more=len(found) > _SHOWN)
     return verified(found[0])
+
+
+def _not_there(backend: Backend, run: str) -> str:
+    deleted = [stone.at for stone in backend.tombstones() if stone.id == run]
+    return f"run {run!r} was deleted at {iso(max(deleted))}" if deleted else f"there is no run {run!r}"
 
 
 def _last(backend: Backend) -> str:

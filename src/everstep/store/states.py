@@ -1,4 +1,4 @@
-"""Which checkpoints of a repaired run can be loaded, and what stays of the others: the bodies that no state needs go, as if they were pruned.
+"""Which checkpoints of a repaired run can be loaded; the others are marked as if they were pruned, and what is left of them stays.
 
 Relies on a way to fetch chunks that are known to be good. A base that has lost a chunk is no loss where the deltas before it say the
 same: then a new one is added in its place. So every checkpoint either loads, or says that it cannot. Never guesses a state.
@@ -46,7 +46,7 @@ class States:
     _pruned: set[int] = field(default_factory=set)
 
     def settle(self, now: int, reach: Reach) -> None:
-        """Find out what can be loaded, and let go of the rest."""
+        """Find out what can be loaded, let go of bases that have lost something, and mark what cannot be."""
         mark = self.mark
         if mark is not None:  # an older version of a record may still have the body that was pruned
             self.records = [r if r.kind not in _STATE or mark.has_body(r.seq) else self._without(r) for r in self.records]
@@ -66,7 +66,7 @@ class States:
             if known and record.kind in _STATE:
                 self.good.add(record.number)
         self.bases = [base for _, base in sorted(bases.items())]
-        self.records = [self._without(record) if record.seq in broken else self._kept(record) for record in self.records]
+        self.records = [self._without(record) if record.seq in broken else record for record in self.records]
         self._mark(now)
 
     def _whole(self, body: bytes, number: int, reach: Reach) -> bool:
@@ -105,9 +105,6 @@ class States:
             if record.kind == Kind.CHECKPOINT and source < record.number <= number:
                 value = apply(value, decoder.decode(unwrap(record.body or b"")))
         return value
-
-    def _kept(self, record: Record) -> Record:
-        return self._without(record) if record.kind == Kind.CHECKPOINT and record.number not in self.good else record
 
     @staticmethod
     def _without(record: Record) -> Record:

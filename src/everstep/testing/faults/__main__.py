@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from everstep.testing.faults.count import Count
-from everstep.testing.faults.report import HARNESSES, document, run_all
+from everstep.testing.faults.report import HARNESSES, Asked, document, run_all
 
 
 def main(given: list[str] | None = None) -> int:
@@ -18,7 +18,8 @@ def main(given: list[str] | None = None) -> int:
     names = asked.only or HARNESSES
     print(f"seed {asked.seed}, {'deep' if asked.deep else 'short'}", flush=True)  # noqa: T201
     progress = _grows if sys.stderr.isatty() else None
-    ran = run_all(names, asked.deep, asked.seed, lambda text: print(text, flush=True), progress)  # noqa: T201
+    how = Asked(asked.deep, asked.seed, asked.minutes, Path(asked.counts) if asked.counts else None)
+    ran = run_all(names, how, lambda text: print(text, flush=True), progress)  # noqa: T201
     good = all(each.count.ok for each in ran)
     out = asked.out or ("docs/trust.md" if asked.deep and not asked.only else None)
     if out is not None:
@@ -38,6 +39,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--only", action="append", choices=HARNESSES, help="only this harness; may be given several times")
     parser.add_argument("--seed", type=int, default=0, help="what chance is made of (0)")
+    parser.add_argument("--minutes", type=float, help="how long flipping bits may take: it tries as many as it can, in no order")
+    parser.add_argument("--counts", help="a file where counts are kept: what is there is not run again, so that it can be done in parts")
     parser.add_argument("--out", help="where to write the counts as a document")
     return parser
 

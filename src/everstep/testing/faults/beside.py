@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import random
 import time
-from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -19,8 +18,7 @@ import everstep
 from everstep.api import Store
 from everstep.backends.url import open_backend
 from everstep.errors import Damaged, EverstepError, NotFound, PrunedCheckpoint, StoreBusy
-from everstep.store.upkeep.retention import Retention
-from everstep.testing.faults.actor import Actor
+from everstep.testing.faults.actor import Actor, ActorDied
 from everstep.testing.faults.careless import Unstamped
 from everstep.testing.faults.count import Count, Progress
 from everstep.testing.faults.hands import shorten
@@ -135,7 +133,7 @@ def _beside(path: Path, count: Count, times: int, seed: int, progress: Progress,
 def _clean(store: Store, count: Count, number: int) -> None:
     """One prune and one gc, while the writers go on. One that freed nothing tried nothing."""
     try:
-        plan = store.prune(Retention(keep_last=1 + number % 3))
+        plan = store.prune(everstep.Retention(keep_last=1 + number % 3))
         found = store.gc()
     except StoreBusy:  # the others had the store for too long; the next one goes on
         return
@@ -147,15 +145,21 @@ def _clean(store: Store, count: Count, number: int) -> None:
 
 
 def _stop(others: list[Actor], writers: list[Actor]) -> tuple[list[str], list[int]]:
+    """What the others met, and how many saves each writer made. One that died says no number, and that is a problem."""
     for actor in (*others, *writers):
         actor.tell("stop")
-    problems = [problem for actor in others for problem in actor.hear()]
-    made = []
-    for actor in writers:
-        with suppress(Exception):  # a writer that died says no number; that it cannot be read shows below
-            made.append(actor.hear())
-            continue
-        made.append(1)
+    problems: list[str] = []
+    made: list[int] = []
+    for actor in (*others, *writers):
+        try:
+            said = actor.hear()
+        except (ActorDied, TimeoutError) as error:
+            problems.append(str(error))
+            said = 0 if actor in writers else []
+        if isinstance(said, int):
+            made.append(said)
+        else:
+            problems += said
     return problems, made
 
 

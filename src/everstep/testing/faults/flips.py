@@ -61,14 +61,18 @@ def _chosen(bits: list[int], seed: int) -> Iterator[int]:
         start += size
 
 
-def run(folder: Path, *, deep: bool, seed: int = 0, progress: Progress = None) -> Count:
+def run(folder: Path, *, deep: bool, seed: int = 0, progress: Progress = None, minutes: float | None = None) -> Count:
     count = Count("every bit of a store flipped" if deep else "bits of a store flipped")
     with count.timed():
         sample = build(folder / "sample")
         bench = Bench(sample, folder / "bench")
         numbers = list(range(sum(sizes(bench))) if deep else _chosen(sizes(bench), seed))
-        tried(count, flip, numbers, bench, sample if deep else None, folder, progress)
+        if minutes is not None:
+            Random(seed).shuffle(numbers)  # noqa: S311 -- has to be the same each time
+        tried(count, flip, numbers, bench, sample if deep else None, folder, progress, minutes)
         bench.close()
+        if deep and count.tried < len(numbers):
+            count.harness = f"{count.tried:,} of the {len(numbers):,} bits of a store flipped"
         count.tell_canary("digests not looked at", canary(folder / "canary", seed))
     return count
 

@@ -13,13 +13,13 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+import everstep
 from everstep.api import Store
 from everstep.backends.url import open_backend
 from everstep.codec.values import decode, encode
 from everstep.errors import EverstepError, Waiting
 from everstep.snapshot import saver, tree
 from everstep.store import journal
-from everstep.store.upkeep.retention import Retention
 from everstep.testing.faults.careless import Forgetful
 
 _SHORT: tuple[tuple[Any, str, int], ...] = (
@@ -57,6 +57,7 @@ class Hands:
         self.backend = Forgetful(backend) if forgetful else backend
         self.store = Store(self.backend, checking=True)
         self.open: dict[str, Any] = {}
+        self._aside: dict[str, Any] = {}
 
     def do(self, what: str, *args: Any) -> Any:
         try:
@@ -66,12 +67,12 @@ class Hands:
 
     def enter(self, name: str, state: Any = None) -> tuple[Any, int]:
         handle = self.store.run(name, state=state).__enter__()
-        self.open[name] = handle
+        self.open[name], self._aside[name] = handle, {}
         return decode(encode(handle.state)), handle.number
 
     def edit(self, name: str, edits: list[tuple[str, str, Any]]) -> None:
         for how, key, value in edits:
-            change(self.open[name].state, how, key, value)
+            change(self.open[name].state, how, key, value, self._aside[name])
 
     def checkpoint(self, name: str, note: str | None, tags: tuple[str, ...]) -> int:
         number: int = self.open[name].checkpoint(note=note, tags=tags).number
@@ -128,7 +129,7 @@ class Hands:
 
     def prune(self, keep_last: int, tagged: bool, dry_run: bool) -> dict[str, list[int]]:
         """The numbers that go, by run."""
-        plan = self.store.prune(Retention(keep_last=keep_last, keep_tagged=tagged or None), dry_run=dry_run)
+        plan = self.store.prune(everstep.Retention(keep_last=keep_last, keep_tagged=tagged or None), dry_run=dry_run)
         if plan.problems:
             raise AssertionError(f"prune found problems: {plan}")
         return {run.run: run.dropped for run in plan.runs}
@@ -146,16 +147,21 @@ class Hands:
         self.store.close()
 
 
-def change(state: Any, how: str, key: str, value: Any) -> None:
-    """One change of a state, the same for a live one and for a model of it."""
+def change(state: Any, how: str, key: str, value: Any, aside: dict[str, Any]) -> None:
+    """One change of a state, the same for a live one and for a model of it. `aside` is where the program keeps what it took out."""
+    held = state.get(key)
     if how == "drop":
         state.pop(key, None)
-    elif how == "append" and isinstance(state.get(key), list):
-        state[key].append(value)
-    elif how == "pop" and isinstance(state.get(key), list) and state[key]:
-        state[key].pop(0)
-    elif how == "double" and isinstance(state.get(key), list) and len(state[key]) < 60:
-        state[key] += [f"{item!r:.50} again" for item in state[key]]
+    elif how == "take":
+        aside[key] = state.pop(key, None)
+    elif how == "put back" and key in aside:
+        state[key] = aside.pop(key)
+    elif how == "append" and isinstance(held, list):
+        held.append(value)
+    elif how == "pop" and isinstance(held, list) and held:
+        held.pop(0)
+    elif how == "double" and isinstance(held, list) and len(held) < 60:
+        held += [f"{item!r:.50} again" for item in held]
     else:
         state[key] = value
 

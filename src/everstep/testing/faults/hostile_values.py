@@ -66,7 +66,7 @@ def _trees() -> dict[str, Case]:
                 digest = forged.chunk(packb(["x"]) if kind == "l" else b"x" * 64)
                 for _ in range(levels):
                     digest = forged.chunk(packb([[digest, 1]] * width))
-                forged.state(reference(kind, width**levels, levels, digest))
+                forged.state(reference(kind, min(width**levels, 2**62), levels, digest))
                 forged.step("x#0", 2, reference(kind, 1, levels, digest))
 
         return make

@@ -33,6 +33,7 @@ class Entry:
     base: int = 0
     first: Any = field(default_factory=dict)
     live: Any = None
+    aside: dict[str, Any] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
     journal: list[tuple[str, Any]] = field(default_factory=list)
     """The address and result of every step that ran."""
@@ -50,6 +51,7 @@ class Entry:
         """The state with which the run goes on."""
         self.live = copy.deepcopy(self.saved[self.base - 1].state if self.base else self.first)
         self.counts = dict(self.saved[self.base - 1].counts) if self.base else {}
+        self.aside = {}
         self.played = dict(self.journal[self.mark :])
         self.status = "running"
         self.unheard.clear()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -25,11 +26,13 @@ _bench: Bench | None = None
 
 
 def tried(
-    count: Count, attempt: Attempt, numbers: list[int], bench: Bench, sample: Sample | None, folder: Path, progress: Progress
-) -> None:
-    """Try all numbers: on all cores if a sample for further benches is given, otherwise on this bench."""
+    count: Count, attempt: Attempt, numbers: list[int], bench: Bench, sample: Sample | None, folder: Path, progress: Progress,
+    minutes: float | None = None,
+) -> None:  # fmt: skip
+    """Try all numbers: on all cores if a sample for further benches is given, otherwise on this bench. With `minutes`, as many as it can."""
+    ends = None if minutes is None else time.monotonic() + 60 * minutes
     slices = [numbers[i : i + SLICE] for i in range(0, len(numbers), SLICE)]
-    results = _everywhere(attempt, slices, sample, folder) if sample is not None else (_some(attempt, bench, some) for some in slices)
+    results = _everywhere(attempt, slices, sample, folder, ends) if sample is not None else (_some(attempt, bench, some) for some in slices)
     for found, notes in results:
         count.tried += found.total()
         count.held += found[SAME]
@@ -42,10 +45,10 @@ def tried(
             progress(count)
 
 
-def _everywhere(attempt: Attempt, slices: list[list[int]], sample: Sample, folder: Path) -> Iterator[Found]:
+def _everywhere(attempt: Attempt, slices: list[list[int]], sample: Sample, folder: Path, ends: float | None) -> Iterator[Found]:
     context = multiprocessing.get_context("forkserver")
     with ProcessPoolExecutor(os.cpu_count(), context, _begin, (sample, folder)) as pool:
-        yield from pool.map(partial(_some_there, attempt), slices)
+        yield from pool.map(partial(_some_there, attempt, ends), slices)
 
 
 def _begin(sample: Sample, folder: Path) -> None:
@@ -53,7 +56,9 @@ def _begin(sample: Sample, folder: Path) -> None:
     _bench = Bench(sample, folder / f"process-{os.getpid()}")
 
 
-def _some_there(attempt: Attempt, numbers: list[int]) -> Found:
+def _some_there(attempt: Attempt, ends: float | None, numbers: list[int]) -> Found:
+    if ends is not None and time.monotonic() > ends:
+        return Counter(), []
     if _bench is None:
         raise AssertionError("this process has no bench")
     return _some(attempt, _bench, numbers)

@@ -6,14 +6,16 @@ and the words of the harnesses themselves; nothing in it is written by hand but 
 
 from __future__ import annotations
 
+import json
 import platform
 import shutil
 import tempfile
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib import import_module
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -50,21 +52,53 @@ class Ran:
     count: Count
 
 
-def run_all(names: Iterable[str], deep: bool, seed: int, tell: _Told, progress: Progress = None) -> list[Ran]:
+@dataclass(slots=True)
+class Asked:
+    """How to run harnesses: some points or every one, what chance is made of, how long those may take that can be cut short."""
+
+    deep: bool = False
+    seed: int = 0
+    minutes: float | None = None
+    counts: Path | None = None
+    """Where counts are kept: a harness whose count is there is not run again, so that a long run can be done in parts."""
+
+
+def run_all(names: Iterable[str], asked: Asked, tell: _Told, progress: Progress = None) -> list[Ran]:
     """Run harnesses; `tell` gets a line of the table for each."""
     tell(head())
     ran = []
     for name in names:
-        ran.append(run_one(name, deep, seed, progress))
+        ran.append(_kept(name, asked) or run_one(name, asked, progress))
+        _keep(ran[-1], asked)
         tell(line(ran[-1].count))
     return ran
 
 
-def run_one(name: str, deep: bool, seed: int, progress: Progress = None) -> Ran:
+def _kept(name: str, asked: Asked) -> Ran | None:
+    """A count that is there from an earlier run of the same depth and chance."""
+    found = _counts(asked).get(name)
+    if found is None or (found.pop("deep"), found.pop("seed")) != (asked.deep, asked.seed):
+        return None
+    return Ran(name, found.pop("about"), Count(**found))
+
+
+def _keep(ran: Ran, asked: Asked) -> None:
+    if asked.counts is not None:
+        said = {**asdict(ran.count), "about": ran.about, "deep": asked.deep, "seed": asked.seed}
+        asked.counts.write_text(json.dumps({**_counts(asked), ran.name: said}, indent=1), encoding="utf-8")
+
+
+def _counts(asked: Asked) -> dict[str, Any]:
+    there = asked.counts is not None and asked.counts.exists()
+    return dict(json.loads(asked.counts.read_text(encoding="utf-8"))) if asked.counts is not None and there else {}
+
+
+def run_one(name: str, asked: Asked, progress: Progress = None) -> Ran:
     try:
         module: Any = import_module(f"everstep.testing.faults.{name}")
+        limit = {"minutes": asked.minutes} if "minutes" in signature(module.run).parameters else {}
         with _folder() as folder:
-            return Ran(name, module.__doc__ or "", module.run(folder, deep=deep, seed=seed, progress=progress))
+            return Ran(name, module.__doc__ or "", module.run(folder, deep=asked.deep, seed=asked.seed, progress=progress, **limit))
     except Exception:  # noqa: BLE001 -- the other harnesses are worth running, and this one is not ok
         count = Count(name)
         count.note(traceback.format_exc())

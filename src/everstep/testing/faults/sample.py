@@ -7,11 +7,14 @@ letter, one that has ended, a fork with an edit that is paused, a run that was p
 from __future__ import annotations
 
 import shutil
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any
 from unittest.mock import patch
+
+import apsw
 
 import everstep
 from everstep.backends import sqlite_feed
@@ -87,6 +90,7 @@ def build(folder: Path) -> Sample:
 def _make(path: Path, sample: Sample, moments: tuple[str, str, str]) -> None:
     """A store in three sessions, copied at three moments: between the first two, in the second, in the third."""
     path.parent.mkdir(parents=True)
+    _with_small_pages(path)
     with everstep.open(path) as store, patch.object(sqlite_feed, "_FULL", SHORT_PARTS):
         _pruned(store)
         with eager():
@@ -96,6 +100,13 @@ def _make(path: Path, sample: Sample, moments: tuple[str, str, str]) -> None:
         with everstep.open(path) as store:
             go_on(store)
             _copy(path, sample, moment)
+
+
+def _with_small_pages(path: Path) -> None:
+    """An empty store whose pages are so small that few of their bits are unused: what is flipped means something more often."""
+    everstep.open(path).close()
+    with closing(apsw.Connection(str(path))) as connection:
+        connection.execute("PRAGMA journal_mode = DELETE; PRAGMA page_size = 512; VACUUM; PRAGMA journal_mode = WAL").fetchall()
 
 
 def _copy(path: Path, sample: Sample, moment: str) -> None:

@@ -6,8 +6,6 @@ Relies on nothing being right: a call that cannot be made because the one before
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
-from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +54,7 @@ def uses(path: Path, names: list[str]) -> Iterator[Use]:
     yield "a new run", lambda: _go_on(opened.store, "new")
     yield "verify after all", lambda: opened.store.verify("full")
     yield "close", opened.close
-    yield "repair", partial(_repair, path)
+    yield "repair", lambda: everstep.repair(path, path.with_name("repaired.db"))
 
 
 def _reading(opened: Opened) -> Iterator[Use]:
@@ -79,8 +77,7 @@ def _reading_run(opened: Opened, name: str) -> Iterator[Use]:
     yield of("load the one before", lambda store: store.load(f"{name}~1"))
     yield of("load a tag", lambda store: store.load(f"{name}@tag"))
     yield of("view", lambda store: _look(store.view(name), [MOST_LOOKED_AT]))
-    if "newest_good" in signature(Store.load).parameters:
-        yield of("newest good", lambda store: _call(store, "load", name, newest_good=True))
+    yield of("newest good", lambda store: store.load(name, newest_good=True))
     yield of("diff", lambda store: store.diff(f"{name}~1", name))
     yield of("blame", lambda store: store.blame(name, ["a"]))
     yield of("steps", lambda store: store.steps(name))
@@ -94,7 +91,7 @@ def _proving(opened: Opened) -> Iterator[Use]:
     yield "verify quick", lambda: opened.store.verify("quick")
     yield "verify records", lambda: opened.store.verify("records")
     yield "verify full", lambda: opened.store.verify("full")
-    yield "doctor", lambda: _call(opened.store, "doctor")
+    yield "doctor", lambda: opened.store.doctor()
 
 
 def _writing_run(opened: Opened, name: str) -> Iterator[Use]:
@@ -113,9 +110,9 @@ def _writing_run(opened: Opened, name: str) -> Iterator[Use]:
 
 def _upkeep(opened: Opened) -> Iterator[Use]:
     yield "wake", lambda: opened.store.wake()
-    yield "prune", lambda: _prune(opened.store)
-    yield "gc", lambda: _call(opened.store, "gc")
-    yield "cleanup", lambda: _call(opened.store, "cleanup")
+    yield "prune", lambda: opened.store.prune(everstep.Retention(keep_last=1))
+    yield "gc", lambda: opened.store.gc()
+    yield "cleanup", lambda: opened.store.cleanup()
 
 
 def _go_on(store: Store, name: str) -> None:
@@ -134,21 +131,3 @@ def _look(value: Any, left: list[int]) -> None:
     keys = list(value)[:20] if hasattr(value, "keys") else range(min(len(value), 20))
     for key in keys:
         _look(value[key], left)
-
-
-def _call(store: Store, method: str, *args: Any, **options: Any) -> Any:
-    """A method by its name, if this version has it."""
-    found = getattr(store, method, None)
-    return found(*args, **options) if found is not None else None
-
-
-def _prune(store: Store) -> None:
-    retention = getattr(everstep, "Retention", None)
-    if retention is not None:
-        _call(store, "prune", retention(keep_last=1))
-
-
-def _repair(path: Path) -> None:
-    repair = getattr(everstep, "repair", None)
-    if repair is not None:
-        repair(path, path.with_name("repaired.db"))
