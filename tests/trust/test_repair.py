@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from repair_helpers import Judge, Truth, copy, fill, make, report, text
 import everstep
 from everstep.errors import InvalidArgument, NewerFormat, NotAStore, PrunedCheckpoint, StoreError
 from everstep.store.losses import Loss, Repaired
+from everstep.testing.faults.workload import eager
 
 
 @pytest.fixture(scope="module")
@@ -438,27 +440,51 @@ def test_a_result_that_is_lost_is_computed_again_from_the_journal(tmp_path: Path
         assert store.verify("full").ok
 
 
-def test_a_pruned_state_does_not_come_back(tmp_path: Path) -> None:
+@pytest.mark.parametrize("few", [False, True])
+def test_a_pruned_state_does_not_come_back(few: bool, tmp_path: Path) -> None:
+    """Neither from bodies in older versions of pages, nor from those that stay because others stand on them."""
     path = tmp_path / "s.db"
-    with everstep.open(path) as store, store.run("r", state={"n": 0}) as run:
-        for n in range(1, 9):
+    with everstep.open(path) as store, eager() if few else nullcontext(), store.run("r", state={"n": 0}) as run:
+        for n in range(1, 12):
             run.state["n"] = n
+            run.state[f"part {n}"] = text(n, 2000)
             run.checkpoint()
-    bodies = query(path, "SELECT body, id FROM records WHERE kind = 'checkpoint' AND number <= 3")
+    bodies = query(path, "SELECT body, id FROM records WHERE kind IN ('checkpoint', 'base')")
     with everstep.open(path) as store:
         store.prune(everstep.Retention(keep_last=2))
         pruned = [c.number for c in store.checkpoints("r", limit=100) if c.pruned]
-    if not pruned:
-        pytest.skip("nothing was pruned")
-    for body, id in bodies:  # as an older version of a page has them
+        mark = store.backend.pruned("r")
+        assert mark is not None
+        assert bool(mark.ranges) == few
+    assert pruned
+    for body, id in bodies:
         tamper(path, "UPDATE records SET body = ?, body_digest = NULL WHERE id = ?", body, id)
     done, target = fixed(path)
     assert done.ok
     with everstep.open(target) as store:
         assert store.verify("full").ok
+        assert store.backend.pruned("r") == mark
         for number in pruned:
             with pytest.raises(PrunedCheckpoint):
                 store.load(f"r@{number}")
+
+
+def test_neighbours_that_are_lost_for_different_reasons_are_told_apart(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    with everstep.open(path) as store, store.run("r", state={"n": 1}) as run:
+        run.step("rows", lambda: [text(i, 900) for i in range(40)])
+        run.checkpoint()
+        run.step("small", lambda: 1)
+        run.checkpoint()
+    tamper(path, "DELETE FROM chunks")
+    [(id, digest)] = query(path, "SELECT id, digest FROM records WHERE kind = 'checkpoint' AND number = 1")
+    tamper(path, "DELETE FROM records WHERE id = ?", id)
+    erase(path, digest)
+    done, target = fixed(path)
+    assert [(loss.what, loss.number, loss.seq) for loss in done.lost if loss.run == "r"][:2] == [("step", None, 2), ("record", None, 4)]
+    with everstep.open(target) as store:
+        assert [event.name for event in store.events(run="r")][:3] == ["run_created", "lost", "checkpoint_created"]
+        assert store.verify("full").ok
 
 
 def test_what_a_run_had_come_to_earlier_is_not_taken_for_what_it_came_to(tmp_path: Path) -> None:

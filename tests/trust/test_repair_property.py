@@ -15,7 +15,7 @@ from repair_helpers import Judge, Truth, copy, make, readable
 import everstep
 from everstep.errors import NotAStore
 
-SEEDS = range(200 if os.environ.get("EVERSTEP_HYPOTHESIS") == "search" else 5)
+SEEDS = range(200 if os.environ.get("EVERSTEP_HYPOTHESIS") == "search" else 4)
 PAGE = 4096
 FRAME = PAGE + 24
 

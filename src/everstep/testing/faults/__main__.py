@@ -39,7 +39,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--only", action="append", choices=HARNESSES, help="only this harness; may be given several times")
     parser.add_argument("--seed", type=int, default=0, help="what chance is made of (0)")
-    parser.add_argument("--minutes", type=float, help="how long flipping bits may take: it tries as many as it can, in no order")
+    parser.add_argument(
+        "--minutes", type=float, help="how long each of the longest harnesses may take: it tries as many points as it can, by chance"
+    )
     parser.add_argument("--counts", help="a file where counts are kept: what is there is not run again, so that it can be done in parts")
     parser.add_argument("--out", help="where to write the counts as a document")
     return parser

@@ -32,9 +32,9 @@ _FAULTS = (
 )
 
 
-def run(folder: Path, *, deep: bool, seed: int = 0, progress: Progress = None) -> Count:
+def run(folder: Path, *, deep: bool, seed: int = 0, progress: Progress = None, minutes: float | None = None) -> Count:
     """Every point in the deep form, some of all in the short one."""
-    return SWEEP.run(folder, None if deep else SHORT, seed, progress)
+    return SWEEP.run(folder, None if deep else SHORT, seed, progress, minutes=minutes)
 
 
 def canary(folder: Path, seed: int = 0) -> bool:

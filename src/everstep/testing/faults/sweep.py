@@ -7,6 +7,7 @@ parts of a sweep run side by side, each with stages of its own.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
@@ -35,22 +36,36 @@ class Sweep:
     points: Points
     attempt: Callable[[Count, Stage, Fault, str], None]
 
-    def run(self, folder: Path, most: int | None, seed: int = 0, progress: Progress = None, workers: int | None = None) -> Count:
-        """Try at most so many points, or all of them if None, and the canaries."""
-        count = self.part(folder, most, seed, progress, workers)
+    def run(
+        self,
+        folder: Path,
+        most: int | None,
+        seed: int = 0,
+        progress: Progress = None,
+        workers: int | None = None,
+        minutes: float | None = None,
+    ) -> Count:
+        """Try at most so many points, or all of them if None, and the canaries. With `minutes`, as many as it can, in no order."""
+        count = self.part(folder, most, seed, progress, workers, minutes=minutes)
         for name, caught in self.canaries(folder, seed).items():
             count.tell_canary(name, caught)
         return count
 
     def part(
-        self, folder: Path, most: int | None, seed: int = 0, progress: Progress = None, workers: int | None = None, only: str = ""
+        self,
+        folder: Path,
+        most: int | None,
+        seed: int = 0,
+        progress: Progress = None,
+        workers: int | None = None,
+        only: str = "",
+        minutes: float | None = None,
     ) -> Count:
         """Without the canaries; of scenarios whose names have `only` in them."""
         workers = workers or os.cpu_count() or 1
         count = Count(self.harness)
-        asked = [
-            {"folder": str(folder / f"part {i}"), "most": most, "seed": seed, "only": only, "part": [i, workers]} for i in range(workers)
-        ]
+        same = {"most": most, "seed": seed, "only": only, "minutes": minutes}
+        asked = [{**same, "folder": str(folder / f"part {i}"), "part": [i, workers]} for i in range(workers)]
         newest: dict[int, Count] = {}
 
         def tell(said: Any) -> None:
@@ -60,7 +75,7 @@ class Sweep:
 
         with count.timed(), ThreadPoolExecutor(workers) as pool:
             parts = [Count(**part) for part in pool.map(lambda one: under_shim(self.module, one, tell), asked)]
-        return replace(added(self.harness, parts), seconds=count.seconds)
+        return replace(added(_name(self.harness, parts), parts), seconds=count.seconds)
 
     def canaries(self, folder: Path, seed: int = 0) -> dict[str, bool]:
         """For each store that is broken on purpose, whether its fault was caught."""
@@ -79,7 +94,13 @@ class Sweep:
         # By the number of the call: in another process there may be a few more or fewer of them, and none may fall between two parts.
         mine = [place for place in places if place[1].call % parts == index]
         chosen = mine if asked["most"] is None else some(mine, asked["most"] // parts, Random(seed))  # noqa: S311 -- the same each time
+        if asked.get("minutes") is not None:
+            Random(seed).shuffle(chosen)  # noqa: S311 -- has to be the same each time
+        ends = time.monotonic() + 60 * (asked.get("minutes") or 1e6)
         for number, place in enumerate(chosen):
+            if time.monotonic() > ends:
+                count.harness = f"{self.harness}: {number:,} of {len(chosen):,}"
+                break
             if number % 20 == 0:
                 tell([index, asdict(count)])
             self.attempt(count, *place)
@@ -99,6 +120,11 @@ class Sweep:
             if count.bad:
                 return True
         return False
+
+
+def _name(harness: str, parts: Sequence[Count]) -> str:
+    """The harness; where the time was over before all was tried, it says so."""
+    return harness if all(part.harness == harness for part in parts) else f"{harness} (some, chosen by chance: the time was limited)"
 
 
 def some(places: Sequence[Place], most: int, chance: Random) -> list[Place]:
