@@ -35,7 +35,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m everstep.testing.faults", description="Break a store in every way, and count what comes of it."
     )
     parser.add_argument(
-        "--deep", action="store_true", help="every point instead of some, and write the counts to docs/trust.md; takes an hour or so"
+        "--deep", action="store_true", help="every point instead of some, and write the counts to docs/trust.md; takes hours"
     )
     parser.add_argument("--only", action="append", choices=HARNESSES, help="only this harness; may be given several times")
     parser.add_argument("--seed", type=int, default=0, help="what chance is made of (0)")
