@@ -582,6 +582,28 @@ def test_a_deleted_run_does_not_come_back_even_if_its_tombstone_is_lost(made: tu
         assert store.verify("full").ok
 
 
+def test_of_two_runs_with_one_id_the_older_one_was_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of them lies in a page that looks as if it were in use."""
+    from everstep.backends.sqlite_wreck import SqliteWreck
+
+    path = tmp_path / "s.db"
+    with everstep.open(path) as store:
+        with store.run("other") as run:
+            run.checkpoint()
+        store.delete("other")
+        with store.run("r", state={"n": 1}) as run:
+            run.checkpoint()
+    monkeypatch.setattr(SqliteWreck, "places", lambda self, deep: [1, 2])
+    monkeypatch.setattr(SqliteWreck, "tombstones", lambda self, deep: [])
+    for name in ("rows", "records", "tags", "letters", "pruned", "bases"):
+        original = getattr(SqliteWreck, name)
+        monkeypatch.setattr(SqliteWreck, name, lambda self, place, *rest, original=original: original(self, 2, *rest))
+    done, target = fixed(path)
+    assert done.runs == 1
+    assert query(target, "SELECT pk, id FROM runs") == [(2, "r")]
+    assert query(target, "SELECT DISTINCT id >> 31 FROM records") == [(2,)]
+
+
 def test_without_its_row_and_tombstone_a_run_is_listed_as_lost(made: tuple[Path, Path, Truth], broken: Path) -> None:
     place = place_of(broken, "small-1")
     tamper(broken, "DELETE FROM runs WHERE pk = ?", place)

@@ -117,8 +117,6 @@ class _Repair:
             return
         self._write(place, found, finder)
         self._ids.add(run)
-        if self.feed.ends.get(place) != found.remains.last:
-            self.feed.entries = None
         self._total = shift(self._total, (), [*found.checks(), *(tag.check for tag in found.remains.tags)])
 
     def _write(self, place: int, found: Found, finder: Finder) -> None:

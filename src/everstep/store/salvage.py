@@ -23,6 +23,7 @@ from everstep.snapshot.saver import NO_DELTA
 from everstep.store import reading
 
 _AT_ONCE = 500
+_MOST_SKIPPED = 10_000
 _PRUNED = "its state was pruned"
 
 
@@ -90,6 +91,8 @@ class _Good:
         first = self.number + 1
         if first > last:
             return []
+        if last - first > _MOST_SKIPPED:
+            return [(last, message), (first, f"it and all up to {last} are damaged or gone")]
         reasons = dict.fromkeys(range(first + 1, last + 1), f"it stands on {self.run}@{first}")
         reasons[first] = message if first == last else "its record is damaged or gone"
         return [(number, self.faults.get(number) or reasons[number]) for number in range(last, self.number, -1)]
@@ -138,10 +141,13 @@ class _Walk:
 
     def _records(self) -> Iterator[Record]:
         """The records that prove themselves, newest first."""
-        last = self._row.head_seq
+        last = self._there(self._row.head_seq)
         while last > 0:
             first = max(1, last - _AT_ONCE + 1)
             found = {record.seq: record for record in self._readable(max(1, first - 1), last)}
+            if not found:
+                last = self._there(first)
+                continue
             for seq in range(last, first - 1, -1):
                 record = found.get(seq)
                 fault = self._fault(record, found.get(seq - 1)) if record is not None else None
@@ -152,6 +158,14 @@ class _Walk:
                 elif record is not None and record.kind == Kind.BASE:
                     self._bad_bases.append(record.number)
             last = first - 1
+
+    def _there(self, last: int) -> int:
+        """The newest record at or before a place that is there: what a row says of its head may be a number and nothing more."""
+        try:
+            found = self._backend.records(self._row.id, 1, last, newest=1)
+        except Damaged:
+            return last if last == self._row.head_seq else last - 1
+        return found[-1].seq if found else 0
 
     def _readable(self, first: int, last: int) -> list[Record]:
         """Records of a range; where one cannot be read, the others."""

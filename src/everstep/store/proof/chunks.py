@@ -106,17 +106,18 @@ class Chunks:
     def _descend(self, waiting: list[Wanted], faults: list[Damaged]) -> None:
         """Prove nodes and all below them; a damaged one leaves the others alone."""
         above: dict[Node, list[Node]] = {}
+        bad: set[Node] = set()  # once is enough: an enemy names a bad one a thousand times, a thousand times over
         while waiting:
             wave = waiting[-_WAVE:]
             del waiting[-_WAVE:]
-            new = dict.fromkeys(node for node, _ in wave if node not in self._proved)
+            new = dict.fromkeys(node for node, _ in wave if node not in self._proved and node not in bad)
             frames = self._read({digest for _, _, digest in new}) if new else {}
             for node in new:
                 try:
                     self._proved[node], below = self._look(node, frames.get(node[2]))
                 except Damaged as error:
                     faults.append(error)
-                    self._doubt(node, above)
+                    self._doubt(node, above, bad)
                 else:
                     waiting += below
                     for one, _ in below:
@@ -124,13 +125,14 @@ class Chunks:
             for node, n in wave:
                 if self._proved.get(node, n) != n:
                     faults.append(_miscounted(node, n))
-                    self._doubt(node, above)
+                    self._doubt(node, above, bad)
 
-    def _doubt(self, node: Node, above: dict[Node, list[Node]]) -> None:
+    def _doubt(self, node: Node, above: dict[Node, list[Node]], bad: set[Node]) -> None:
         """What stands above a damaged node does not count as proved, so that every base that reaches it is told of."""
         doubtful = [node]
         while doubtful:
             one = doubtful.pop()
+            bad.add(one)
             self._proved.pop(one, None)
             doubtful += above.pop(one, ())
 

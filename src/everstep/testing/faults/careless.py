@@ -99,7 +99,7 @@ class Unstamped(Wrapper):
     """Frees what gc found unreachable, whether it was written again since or not, and takes its time before it does."""
 
     def sweep(self, family: bytes, digests: Sequence[bytes], stamp: int) -> int:
-        limit = time.monotonic() + 5.0
+        limit = time.monotonic() + 2.0
         while self._backend.manifest().writes < stamp + 40 and time.monotonic() < limit:
             time.sleep(0.005)
         return self._backend.sweep(family, digests, self._backend.manifest().writes + 1)
