@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from everstep.runtime.run import Run
     from everstep.runtime.step_options import step
     from everstep.runtime.workflow import workflow
-    from everstep.store.repair import repair
+    from everstep.store.mending.repair import repair
     from everstep.store.upkeep.retention import Retention
 
 __version__ = "0.1.0"
@@ -72,7 +72,7 @@ _LATER = {
     "manual": "runtime.policy",
     "off": "runtime.policy",
     "on": "runtime.policy",
-    "repair": "store.repair",
+    "repair": "store.mending.repair",
     "sleep": "runtime.gates",
     "step": "runtime.step_options",
     "workflow": "runtime.workflow",

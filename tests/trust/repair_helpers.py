@@ -11,7 +11,7 @@ from typing import Any
 
 import everstep
 from everstep.errors import Damaged, EverstepError, NotFound
-from everstep.store.losses import Repaired
+from everstep.store.mending.losses import Repaired
 from everstep.store.upkeep.retention import Retention
 from everstep.testing.faults.workload import eager
 

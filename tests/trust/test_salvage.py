@@ -202,7 +202,7 @@ def test_states_come_back_as_the_types_of_the_program(tmp_path: Path) -> None:
 
 def test_a_delta_that_fits_nothing_leaves_the_state_before_it_untouched(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A delta is applied in place: one that fails half-way must not show in the state that is given."""
-    from everstep.store import salvage
+    from everstep.store.mending import salvage
 
     original = salvage.apply
 

@@ -148,7 +148,7 @@ def newest_of(backend: Backend, row: RunRow, kind: Kind) -> Record | None:
 
 def newest_good(backend: Backend, row: RunRow, number: int) -> int | None:
     """The newest checkpoint up to a number that can be loaded, if any."""
-    from everstep.store import salvage
+    from everstep.store.mending import salvage
 
     return salvage.newest_good(backend, row, number)
 

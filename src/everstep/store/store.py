@@ -27,10 +27,10 @@ if TYPE_CHECKING:  # what only some programs use is imported when they do
     from everstep.store.forks import Edit
     from everstep.store.gates import Gate
     from everstep.store.journal import Step
+    from everstep.store.mending.salvage import Salvaged
     from everstep.store.pace import Progress
     from everstep.store.proof.checkup import Checkup
     from everstep.store.proof.report import Depth, Report
-    from everstep.store.salvage import Salvaged
     from everstep.store.upgrades import Upgrade
     from everstep.store.upkeep.cleanup import Cleaned, Cleaner, Given
     from everstep.store.upkeep.gc import Collected
@@ -75,7 +75,7 @@ class BaseStore:
         row, number = self._resolve(ref, at)
         self._tell("before_load", row.id, number=number)
         if newest_good:
-            from everstep.store.salvage import salvage
+            from everstep.store.mending.salvage import salvage
 
             salvaged = salvage(self.backend, row, number)
             self._tell("after_load", row.id, number=salvaged.number)

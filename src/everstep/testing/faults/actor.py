@@ -21,7 +21,7 @@ from typing import Any
 PATIENCE = 60.0
 _context = multiprocessing.get_context("forkserver")
 _USED = (
-    "api", "backends.sqlite", "runtime.run", "runtime.workflow", "runtime.operate", "store.proof.doctor", "store.proof.verify", "store.repair",
+    "api", "backends.sqlite", "runtime.run", "runtime.workflow", "runtime.operate", "store.proof.doctor", "store.proof.verify", "store.mending.repair",
     "store.upkeep.cleanup", "store.upkeep.gc", "store.upkeep.prune", "testing.faults.actor",
 )  # fmt: skip
 _context.set_forkserver_preload([f"everstep.{name}" for name in _USED])  # one that is not there is left out

@@ -40,12 +40,16 @@ PICK = st.integers(0, 1000)
 
 
 def guarded(step: Callable[..., None]) -> Callable[..., None]:
-    """Remember that a step failed, so that what is compared at the end does not hide why."""
+    """Remember that a step failed, so that neither what is compared at the end nor hypothesis, where it fails only now and then, hides why."""
 
     @wraps(step)
     def call(self: Machine, *args: Any, **given: Any) -> None:
         self.inside += 1
-        step(self, *args, **given)
+        try:
+            step(self, *args, **given)
+        except BaseException as error:
+            type(self).failures.append(f"{step.__name__}: {error!r:.600}")
+            raise
         self.inside -= 1
 
     return call
@@ -57,6 +61,7 @@ class Machine(RuleBasedStateMachine):
     kind: ClassVar[type[Near] | type[Far]] = Near
     forgetful: ClassVar[bool] = False
     steps: ClassVar[int] = 0
+    failures: ClassVar[list[str]] = []
     crashes: ClassVar[int] = 0
 
     @initialize()
@@ -75,7 +80,7 @@ class Machine(RuleBasedStateMachine):
             return
         try:
             if not self.inside:
-                self._settle()
+                guarded(Machine._settle)(self)
         finally:
             self.near.end()
             self._short.__exit__(None, None, None)
@@ -392,14 +397,17 @@ def run(folder: Path, *, deep: bool, seed: int = 0, progress: Progress = None) -
 
 def drive(kind: type[Near] | type[Far], wanted: int, seed: int, count: Count, progress: Progress) -> None:
     """Random histories until so many steps were made, or one of them went wrong."""
-    machine: Any = type(f"{kind.__name__}Machine", (Machine,), {"kind": kind, "steps": 0, "crashes": 0})
+    machine: Any = type(f"{kind.__name__}Machine", (Machine,), {"kind": kind, "steps": 0, "crashes": 0, "failures": []})
     while machine.steps < wanted and not count.notes:
         before = machine.steps
         try:
             run_state_machine_as_test(seeded(seed)(machine), settings=_settings(10))
         except Exception as error:  # noqa: BLE001 -- whatever comes out is a failure, with the calls that led to it
             count.wrong += 1
-            count.note(f"seed {seed}, {kind.__name__}: {error!r}\n    " + "\n    ".join(getattr(error, "__notes__", ())))
+            count.note(
+                f"seed {seed}, {kind.__name__}: {machine.failures[-1:]} {error!r:.600}\n    "
+                + "\n    ".join(getattr(error, "__notes__", ()))
+            )
         count.tried += machine.steps - before
         count.held += machine.steps - before if not count.notes else 0
         seed += 1
@@ -409,7 +417,7 @@ def drive(kind: type[Near] | type[Far], wanted: int, seed: int, count: Count, pr
 
 def canary(folder: Path) -> bool:
     """Whether it shows when an acknowledged save is lost in a crash."""
-    machine = type("ForgetfulMachine", (Machine,), {"forgetful": True, "steps": 0, "crashes": 0})
+    machine = type("ForgetfulMachine", (Machine,), {"forgetful": True, "steps": 0, "crashes": 0, "failures": []})
     for seed in range(5):
         try:
             run_state_machine_as_test(seeded(seed)(machine), settings=_settings(20))

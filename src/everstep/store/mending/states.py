@@ -18,7 +18,7 @@ from everstep.records import Base, Kind, Pruned, Record, RunRow
 from everstep.snapshot.delta import apply
 from everstep.snapshot.loader import Fetch, Loader
 from everstep.snapshot.saver import NO_DELTA, Saver
-from everstep.store.losses import Loss
+from everstep.store.mending.losses import Loss
 from everstep.store.reachable import Reach
 
 _SHORT = 64  # a frame that says "no delta" is shorter than this, whatever its codec

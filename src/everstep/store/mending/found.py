@@ -16,11 +16,11 @@ from everstep.backends.wreck import Feed, Wreck
 from everstep.codec.frame import unwrap
 from everstep.errors import Damaged
 from everstep.records import ZERO, Base, Letter, Pruned, Record, RunRow, Status, Tag
-from everstep.store.bits import Checked, Healer
-from everstep.store.evidence import prove
 from everstep.store.journal import said_in
-from everstep.store.losses import Loss
-from everstep.store.remains import Remains
+from everstep.store.mending.bits import Checked, Healer
+from everstep.store.mending.evidence import prove
+from everstep.store.mending.losses import Loss
+from everstep.store.mending.remains import Remains
 
 _LEASES = 1000
 _MOST_LOST, _MOST_TIMES = 10_000, 1000  # of a run that claims more records than this and so many times what is there, nothing is believed

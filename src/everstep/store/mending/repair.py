@@ -16,9 +16,9 @@ from everstep.clock import clock
 from everstep.codec.frame import Framer
 from everstep.errors import Damaged, NotAStore, StoreError
 from everstep.records import ZERO, Tombstone, fact_check, shift
-from everstep.store.bits import Checked, Healer
-from everstep.store.found import Finder, Found
-from everstep.store.losses import Loss, Repaired
+from everstep.store.mending.bits import Checked, Healer
+from everstep.store.mending.found import Finder, Found
+from everstep.store.mending.losses import Loss, Repaired
 
 _MOST_UNKNOWN = 10_000  # places in a row that nothing tells of: what comes after more than that is a damaged number
 

@@ -19,10 +19,10 @@ from everstep.errors import Damaged
 from everstep.records import ZERO, Base, Kind, Letter, Pruned, Record, RunRow, Status, Tag, chain, make_record
 from everstep.snapshot.loader import Fetch
 from everstep.store.journal import pack_body, said_in
-from everstep.store.losses import Loss
+from everstep.store.mending.losses import Loss
+from everstep.store.mending.states import States
 from everstep.store.model import from_meta, with_header
 from everstep.store.reachable import Reach, contents_of
-from everstep.store.states import States
 from everstep.store.writing import Chain, Entry
 
 _CHECKPOINT, _EVENT, _START, _STATUS = (k.value for k in (Kind.CHECKPOINT, Kind.EVENT, Kind.START, Kind.STATUS))
