@@ -89,7 +89,7 @@ def test_deep_writes_the_counts_and_the_peers_beside_them(harness: Any, tmp_path
     harness(flips=good("bits"), clocks=good("clock"))
     assert command.main(["--deep", "--seed", "7"]) == 0
     text = (tmp_path / "docs" / "trust.md").read_text()
-    assert "| bits | 1,234 | 1,200 | 34 | 0 | 0 | 0 | 0 | broken: caught |" in text
+    assert "| bits | every point | 1,234 | 1,200 | 34 | 0 | 0 | 0 | 0 | broken: caught |" in text
     assert "--deep --seed 7" in text
     assert "LangGraph: 27 %" in text
     assert "1,234 tried: 0 wrong" in text
@@ -123,3 +123,16 @@ def test_the_command_runs(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.startswith("seed 3, short\n")
     assert "two processes write one run" in done.stdout
+
+
+def test_a_long_run_can_be_done_in_parts(harness: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kept, page = str(tmp_path / "counts.json"), tmp_path / "trust.md"
+    harness(one=good("first thing"), two=good("second thing"))
+    assert command.main(["--deep", "--only", "one", "--counts", kept]) == 0
+    harness(one=RuntimeError("it was run again"), two=good("second thing"))
+    assert command.main(["--counts", kept, "--out", str(page)]) == 0
+    text = page.read_text()
+    assert "| first thing | every point | 1,234 |" in text
+    assert "| second thing | some points | 1,234 |" in text
+    assert command.main(["--deep", "--counts", kept, "--seed", "1"]) == 1  # another chance: it has to be run again
+    assert "it was run again" in capsys.readouterr().out

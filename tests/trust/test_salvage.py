@@ -183,6 +183,23 @@ def test_bytes_that_stay_for_others_are_no_state(tmp_path: Path) -> None:
                 store.load(f"r@{number}", newest_good=True)
 
 
+def test_of_bytes_that_stay_for_others_only_what_was_kept_is_given(tmp_path: Path) -> None:
+    with everstep.open(tmp_path / "s.db") as store:
+        with store.run("r", state={"n": 0}) as run:
+            for n in range(1, 9):
+                run.state["n"] = n
+                run.checkpoint()
+        store.tag("r@3", "keep")
+        store.prune(Retention(keep_last=2, keep_tagged=["keep"]))
+        mark = store.backend.pruned("r")
+        assert mark is not None
+        assert not mark.ranges, "bodies were dropped: this proves nothing"
+        assert not mark.has_state(5)
+        found = store.load("r@5", newest_good=True)
+        assert (found.number, found.state) == (3, {"n": 3})
+        assert found.skipped == [(5, "its state was pruned"), (4, "its state was pruned")]
+
+
 def test_states_come_back_as_the_types_of_the_program(tmp_path: Path) -> None:
     from dataclasses import dataclass
 

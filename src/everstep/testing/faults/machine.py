@@ -64,7 +64,10 @@ class Machine(RuleBasedStateMachine):
     failures: ClassVar[list[str]] = []
     crashes: ClassVar[int] = 0
 
+    inside = 0
+
     @initialize()
+    @guarded
     def begin(self) -> None:
         self._short = shorten()
         self._short.__enter__()
@@ -72,17 +75,16 @@ class Machine(RuleBasedStateMachine):
         self.folder = Path(tempfile.mkdtemp(prefix="everstep-machine-", dir=memory if memory.is_dir() else None))
         self.ledger = Ledger()
         self.near = self.kind(self.folder / "s.db", self.forgetful)
-        self.result = self.inside = 0
+        self.result = 0
         self.new_run("first", True)
 
     def teardown(self) -> None:
-        if not hasattr(self, "near"):
-            return
         try:
-            if not self.inside:
+            if hasattr(self, "near") and not self.inside:
                 guarded(Machine._settle)(self)
         finally:
-            self.near.end()
+            if hasattr(self, "near"):
+                self.near.end()
             self._short.__exit__(None, None, None)
             shutil.rmtree(self.folder, ignore_errors=True)
 

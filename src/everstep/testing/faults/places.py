@@ -24,7 +24,11 @@ class Near:
         self._forgetful = forgetful
         self.time = FakeClock()
         self.time.__enter__()
-        self.hands = Hands(path, forgetful)
+        try:
+            self.hands = Hands(path, forgetful)
+        except BaseException:
+            self.time.__exit__(None, None, None)
+            raise
         self.ghosts: list[Hands] = []
 
     def do(self, what: str, *args: Any) -> Any:

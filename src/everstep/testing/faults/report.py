@@ -40,6 +40,8 @@ HARNESSES = (
 )
 COLUMNS = ("tried", "held", "detected", "lost", "wrong", "missing", "leftovers")
 _WIDTH = 60
+SHORT, LIMITED, DEEP = range(3)
+_FORMS = ("some points", "as many as there was time for", "every point")
 _Told = Callable[[str], None]
 
 
@@ -49,6 +51,7 @@ class Ran:
 
     name: str
     about: str
+    form: int
     count: Count
 
 
@@ -75,16 +78,20 @@ def run_all(names: Iterable[str], asked: Asked, tell: _Told, progress: Progress 
 
 
 def _kept(name: str, asked: Asked) -> Ran | None:
-    """A count that is there from an earlier run of the same depth and chance."""
+    """A count that is there from an earlier run, of the same chance and at least as deep."""
     found = _counts(asked).get(name)
-    if found is None or (found.pop("deep"), found.pop("seed")) != (asked.deep, asked.seed):
+    if found is None or found.pop("seed") != asked.seed or found["form"] < _form(asked):
         return None
-    return Ran(name, found.pop("about"), Count(**found))
+    return Ran(name, found.pop("about"), found.pop("form"), Count(**found))
+
+
+def _form(asked: Asked) -> int:
+    return SHORT if not asked.deep else LIMITED if asked.minutes is not None else DEEP
 
 
 def _keep(ran: Ran, asked: Asked) -> None:
     if asked.counts is not None:
-        said = {**asdict(ran.count), "about": ran.about, "deep": asked.deep, "seed": asked.seed}
+        said = {**asdict(ran.count), "about": ran.about, "form": ran.form, "seed": asked.seed}
         asked.counts.write_text(json.dumps({**_counts(asked), ran.name: said}, indent=1), encoding="utf-8")
 
 
@@ -98,11 +105,13 @@ def run_one(name: str, asked: Asked, progress: Progress = None) -> Ran:
         module: Any = import_module(f"everstep.testing.faults.{name}")
         limit = {"minutes": asked.minutes} if "minutes" in signature(module.run).parameters else {}
         with _folder() as folder:
-            return Ran(name, module.__doc__ or "", module.run(folder, deep=asked.deep, seed=asked.seed, progress=progress, **limit))
+            count: Count = module.run(folder, deep=asked.deep, seed=asked.seed, progress=progress, **limit)
+        form = DEEP if asked.deep and not limit else _form(asked)
+        return Ran(name, module.__doc__ or "", form, count)
     except Exception:  # noqa: BLE001 -- the other harnesses are worth running, and this one is not ok
         count = Count(name)
         count.note(traceback.format_exc())
-        return Ran(name, "", count)
+        return Ran(name, "", _form(asked), count)
 
 
 @contextmanager
@@ -132,7 +141,9 @@ def document(ran: list[Ran], seed: int) -> str:
     import apsw
 
     rows = [
-        f"| {each.count.harness} | " + " | ".join(f"{getattr(each.count, name):,}" for name in COLUMNS) + f" | {each.count.canary} |"
+        f"| {each.count.harness} | {_FORMS[each.form]} | "
+        + " | ".join(f"{getattr(each.count, name):,}" for name in COLUMNS)
+        + f" | {each.count.canary} |"
         for each in ran
     ]
     parts = [
@@ -141,7 +152,7 @@ def document(ran: list[Ran], seed: int) -> str:
         f"```sh\npip install 'everstep[dev]'\npython -m everstep.testing.faults --deep --seed {seed}\n```",
         f"The counts are those of everstep {everstep.__version__} on SQLite {apsw.sqlite_lib_version()}, Python {platform.python_version()}, {platform.system()}.",
         "## Counts",
-        "| harness | " + " | ".join(COLUMNS) + " | canaries |\n" + "|---" * (len(COLUMNS) + 2) + "|\n" + "\n".join(rows),
+        "| harness | form | " + " | ".join(COLUMNS) + " | canaries |\n" + "|---" * (len(COLUMNS) + 3) + "|\n" + "\n".join(rows),
         _WORDS,
         "## Beside others",
         "What other libraries did in the same tests, each measured once, with its release of autumn 2026.",
@@ -152,7 +163,7 @@ def document(ran: list[Ran], seed: int) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-_WORDS = """*tried*: faults that really fired. *held*: everything was as promised. *detected*: an error said what is damaged, or that nothing was
+_WORDS = """*form*: how much of a harness was run for this page. *tried*: faults that really fired. *held*: everything was as promised. *detected*: an error said what is damaged, or that nothing was
 written. *lost*: an acknowledged save was gone. *wrong*: a read returned what was never saved there, or a write was accepted that must not
 be. *missing*: a run was missing, and nothing said so. *leftovers*: files stayed after the next open. A *canary* is a store that is broken on
 purpose: a harness that does not catch it has proved nothing, and its run is not good."""
