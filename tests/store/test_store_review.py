@@ -95,7 +95,7 @@ def test_a_damaged_chunk_is_healed_by_a_save_of_the_same_content(store: everstep
         from everstep.backends.base import Commit
 
         broken = row.sealed(updated_at=row.updated_at + 1)
-        store.backend.commit(Commit(broken, row, (), ((digest, b"\x00broken"),)))
+        store.backend.commit(Commit(broken, row, (), ((digest, bytes([good[0] ^ 255]) + good[1:]),)))
         assert not store.verify("full").ok
         healed = broken.sealed(updated_at=row.updated_at + 2)
         store.backend.commit(Commit(healed, broken, (), ((digest, good),)))
