@@ -9,12 +9,20 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import everstep
+from everstep.runtime.context import frame
 
 settings.register_profile(
     "suite", deadline=None, derandomize=True, print_blob=True, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 settings.register_profile("search", parent=settings.get_profile("suite"), derandomize=False, max_examples=2000)
 settings.load_profile(os.environ.get("EVERSTEP_HYPOTHESIS", "suite"))
+
+
+@pytest.fixture(autouse=True)
+def _outside_of_runs() -> Iterator[None]:
+    """A test that leaves no run, as if its process had died, must not have the next one believe that it is inside of it."""
+    yield
+    frame.set(None)
 
 
 class Places:
