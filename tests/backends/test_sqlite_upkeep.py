@@ -133,7 +133,9 @@ def test_another_store_in_its_place_is_fine(tmp_path: Path) -> None:
     filled(tmp_path / "a.db", 3)[0].close()
     SqliteBackend(tmp_path / "b.db").close()
     shutil.copy(tmp_path / "b.db", tmp_path / "a.db")
-    SqliteBackend(tmp_path / "a.db").close()
+    backend = SqliteBackend(tmp_path / "a.db")
+    assert backend.run("r") is None
+    backend.close()
 
 
 @pytest.mark.parametrize("content", [b"", b"EVSN", b"\x07" * 32, bytes(32), b"EVSN" + bytes(28)])

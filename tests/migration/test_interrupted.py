@@ -14,6 +14,7 @@ from typing import Any
 import apsw
 import pytest
 from migration_helpers import Frozen, ask
+from shim_helpers import shim_or_skip
 
 from everstep.backends import sqlite_format
 from everstep.backends.sqlite import SqliteBackend
@@ -129,10 +130,7 @@ def test_a_failure_at_any_statement_leaves_the_old_format(
 
 def at_each_call(monkeypatch: pytest.MonkeyPatch, folder: Path, **asked: Any) -> dict[str, Any]:
     """What became of a migration under a fault at each file call."""
-    if (reason := shim.why_not()) is not None:
-        if os.environ.get("EVERSTEP_REQUIRE_CC") == "1":
-            pytest.fail(reason)
-        pytest.skip(reason)
+    shim_or_skip()
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=os.pathsep)
     found: dict[str, Any] = shim.under_shim("migration_faults", {"folder": str(folder), **asked})
     return found

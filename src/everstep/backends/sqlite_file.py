@@ -80,10 +80,7 @@ class SqliteFile:
         except FileNotFoundError:
             return
         if not is_right(mode):
-            raise NotAStore(
-                f"{self.path}{name} is no {'folder' if name == '-locks' else 'regular file'}",
-                remedy="Remove it; nothing of the store is in it.",
-            )
+            raise NotAStore(f"{self.path}{name} is no {'folder' if name == '-locks' else 'regular file'}", remedy=_odd_remedy(name))
 
     def _refuse_foreign_folder(self) -> None:
         """Where everybody may write in somebody else's folder, another user could swap the files under us."""
@@ -215,6 +212,12 @@ class SqliteFile:
         except apsw.Error as error:
             raise write_error(error, self.path) from error
         return connection
+
+
+def _odd_remedy(name: str) -> str:
+    if name in ("-wal", "-journal"):  # a link may lead to the real one: who removes it loses what was committed last
+        return "If it leads to the real file, put that in its place: the newest commits may stand in it. Otherwise move it away."
+    return "Move it away; no run stands in it."
 
 
 def _what_it_says(connection: apsw.Connection) -> tuple[Any, Any, str]:

@@ -17,7 +17,7 @@ from pathlib import Path
 import everstep
 from everstep.testing.faults.actor import Actor, ActorDied
 from everstep.testing.faults.count import Count, Progress
-from everstep.testing.faults.suffering import Acts, Around, Told, faults_of
+from everstep.testing.faults.suffering import Acts, Around, Told, settle
 
 ACTS = ("save", "step", "load", "fork", "open", "leave")
 FIRST, MOST = 512, 1 << 16
@@ -66,13 +66,7 @@ def _one(folder: Path, act: str, n: int, known: dict[str, list[int]], count: Cou
             ended = True
         except TimeoutError as error:
             count.note(f"allocation {n} of {act}: {error} after {told[-1:]}")
-    fired = ended or any("error" in said for said in told)
-    faults = faults_of(path, told, known, count)
-    count.tried += fired
-    count.held += fired and not faults
-    for fault in faults:
-        count.note(f"allocation {n} of {act}: {fault}")
-    shutil.rmtree(path.parent)
+    settle(f"allocation {n} of {act}", path, told, ended, known, count)
 
 
 def suffer(pipe: Connection, path: Path, act: str, n: int) -> None:

@@ -21,7 +21,7 @@ import everstep
 from everstep.testing.faults import allocations
 from everstep.testing.faults.actor import Actor, ActorDied
 from everstep.testing.faults.count import Count, Progress
-from everstep.testing.faults.suffering import ENCODER_ENDS, KB, Acts, Told, faults_of, prepare
+from everstep.testing.faults.suffering import ENCODER_ENDS, KB, Acts, Told, prepare, settle
 
 MOST_SPARE = 6 * KB * KB
 TURNS = 16
@@ -81,13 +81,7 @@ def _one(folder: Path, play: object, spare: int, known: dict[str, list[int]], co
             ended = actor.ended() in ENCODER_ENDS
             if not ended:
                 count.note(f"cap {spare}: {error} after {told[-1] if told else 'nothing'}")
-    fired = ended or any("error" in said for said in told)
-    faults = faults_of(path, told, known, count)
-    count.tried += fired
-    count.held += fired and not faults
-    for fault in faults:
-        count.note(f"cap {spare}: {fault}")
-    shutil.rmtree(path.parent)
+    settle(f"cap {spare}", path, told, ended, known, count)
     return ended
 
 

@@ -6,6 +6,7 @@ Each call of the public API works, or raises a MemoryError, an error of ours, or
 from __future__ import annotations
 
 import errno
+import shutil
 import signal
 from collections.abc import Callable
 from contextlib import suppress
@@ -128,7 +129,18 @@ class Acts:
         self._try("close", act)
 
 
-def faults_of(path: Path, told: list[Told], known: dict[str, list[int]], count: Count) -> list[str]:
+def settle(where: str, path: Path, told: list[Told], ended: bool, known: dict[str, list[int]], count: Count) -> None:
+    """Count a process that suffered, unless nothing failed in it; then its folder goes."""
+    fired = ended or any("error" in said for said in told)
+    faults = _faults(path, told, known, count)
+    count.tried += fired
+    count.held += fired and not faults
+    for fault in faults:
+        count.note(f"{where}: {fault}")
+    shutil.rmtree(path.parent)
+
+
+def _faults(path: Path, told: list[Told], known: dict[str, list[int]], count: Count) -> list[str]:
     """What is not as promised after a process suffered; the store is opened with enough memory."""
     found = [f"{said['what']}: {said['error']}" for said in told if said.get("strange")]
     for said in told:
