@@ -2,6 +2,8 @@
 
 import gzip
 import os
+import subprocess
+import sys
 import tracemalloc
 from contextlib import suppress
 
@@ -147,3 +149,32 @@ def test_noise_is_never_anything_but_damage() -> None:
         noise = b"\x01" + os.urandom(1 + os.urandom(1)[0] // 4)
         with suppress(DamagedFrame):
             unwrap(noise)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the limit on memory is Linux's")
+@pytest.mark.parametrize("compression", ["zstd", "gzip"])
+def test_want_of_memory_is_not_damage(compression: str) -> None:
+    code = f"""
+import os, resource
+from everstep.codec.frame import Framer, unwrap
+frame = Framer({compression!r}).wrap(os.urandom(40 << 20).translate(bytes(i & 3 for i in range(256))))
+assert frame[1] != 0
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + (8 << 20), resource.RLIM_INFINITY))
+try:
+    unwrap(frame)
+except MemoryError:
+    print("no memory")
+"""
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout == "no memory\n"
+
+
+def test_zstd_without_memory_of_its_own_is_not_damage(monkeypatch: pytest.MonkeyPatch) -> None:
+    def starved(packed: bytes, size: int) -> bytes:
+        raise frame.zstd.ZstdError("Unable to decompress Zstandard data: Allocation error : not enough memory")
+
+    good = Framer("zstd").wrap(TEXT)
+    monkeypatch.setattr(frame, "_unzstd", starved)
+    with pytest.raises(MemoryError, match="Allocation"):
+        unwrap(good)

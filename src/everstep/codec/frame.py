@@ -38,6 +38,7 @@ _PLAIN = bytes((VERSION, _NONE))
 _CONTAINERS = bytes(range(0x80, 0xA0))  # the short arrays and maps of MessagePack
 _local = threading.local()
 _SHORT = 8192
+_NO_MEMORY = "not enough memory"  # zstd has no error of its own for it, only this text
 _PARAMETER = zstd.CompressionParameter
 
 
@@ -89,7 +90,7 @@ def plain(content: bytes) -> bytes:
 
 
 def unwrap(frame: bytes) -> bytes:
-    """The content of a frame. Raises `DamagedFrame` for what is none, never anything else."""
+    """The content of a frame. Raises `DamagedFrame` for what is none, and MemoryError where there is none: the frame may be whole."""
     if len(frame) < 2:
         raise DamagedFrame("a frame of fewer than two bytes")
     if frame[0] != VERSION:
@@ -104,7 +105,9 @@ def unwrap(frame: bytes) -> bytes:
         raise DamagedFrame(f"a frame of {len(frame):,} bytes claims {size:,} bytes of content")
     try:
         content = _unzstd(frame[6:], size) if flags == _ZSTD else _ungzip(frame[6:], size)
-    except (zstd.ZstdError, zlib.error, EOFError, MemoryError) as error:
+    except (zstd.ZstdError, zlib.error, EOFError) as error:
+        if _NO_MEMORY in str(error):
+            raise MemoryError(str(error)) from error
         raise DamagedFrame(f"a frame does not decompress: {error}") from error
     if len(content) != size:
         raise DamagedFrame(f"a frame holds {len(content):,} bytes where {size:,} were promised")

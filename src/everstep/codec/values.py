@@ -311,9 +311,9 @@ class Decoder:
     def decode(self, data: bytes) -> Any:
         try:
             return unpackb(data, ext_hook=self._hook)
-        except (ValueError, RecursionError, MemoryError) as error:
+        except (ValueError, RecursionError) as error:
             failure, self.failure = self.failure, None
-            if isinstance(failure, EverstepError) or (failure is not None and not isinstance(failure, Exception)):
+            if isinstance(failure, (EverstepError, MemoryError)) or (failure is not None and not isinstance(failure, Exception)):
                 raise failure from None  # a damaged chunk, a closed store, Ctrl-C: it stays what it is
             raise DamagedFrame(f"the content of a frame is no value: {failure or error}") from (failure or error)
 
