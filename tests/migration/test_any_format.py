@@ -14,7 +14,7 @@ import pytest
 from migration_helpers import FROZEN, Frozen, ask, contents, schema, schema_of
 
 import everstep
-from everstep.backends import sqlite_format
+from everstep.backends import sqlite_file, sqlite_format
 from everstep.backends.base import Commit
 from everstep.backends.sqlite import SqliteBackend
 from everstep.errors import Damaged, EverstepError, ReadOnly, RolledBack, StoreBusy
@@ -117,6 +117,19 @@ backend.close()
         process.stdin.flush()
     records = sum(records for records, _ in frozen.heads.values())
     assert [process.communicate(timeout=60)[0] for process in processes] == [f"{frozen.fed} {records} {len(frozen.missing)}\n"] * 8
+    frozen.has_arrived(old)
+
+
+def test_one_who_looks_while_another_migrates_sees_one_format(old: Path, frozen: Frozen, monkeypatch: pytest.MonkeyPatch) -> None:
+    original = sqlite_file.schema_digest
+
+    def late(connection: apsw.Connection) -> str:
+        monkeypatch.setattr(sqlite_file, "schema_digest", original)
+        SqliteBackend(old).close()  # between the look at the version and the one at the tables
+        return original(connection)
+
+    monkeypatch.setattr(sqlite_file, "schema_digest", late)
+    SqliteBackend(old).close()
     frozen.has_arrived(old)
 
 

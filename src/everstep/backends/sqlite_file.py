@@ -222,6 +222,7 @@ def _odd_remedy(name: str) -> str:
 
 def _what_it_says(connection: apsw.Connection) -> tuple[Any, Any, str]:
     """Application, format, and the digest of the schema: an index on an expression could make every write run for hours."""
+    connection.execute("BEGIN")  # all of one moment: another process may be migrating the store
     application, version = connection.pragma("application_id"), connection.pragma("user_version")
     return application, version, schema_digest(connection) if application == APPLICATION_ID and version in SCHEMAS else ""
 
