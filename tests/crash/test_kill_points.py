@@ -108,6 +108,10 @@ except OSError as error: print(error.errno)
 def test_without_a_compiler_a_sentence_says_how_to_get_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda name: None)
     assert "apt install gcc" in str(why_not())
+    monkeypatch.setenv("EVERSTEP_REQUIRE_CC", "1")
+    with pytest.raises(pytest.fail.Exception, match="apt install gcc"):
+        shim_or_skip()
+    monkeypatch.delenv("EVERSTEP_REQUIRE_CC")
     with pytest.raises(pytest.skip.Exception, match="apt install gcc"):
         shim_or_skip()
     monkeypatch.setenv("EVERSTEP_REQUIRE_CC", "1")

@@ -12,6 +12,7 @@ from repair_helpers import text
 import everstep
 from everstep.backends.sqlite import SqliteBackend
 from everstep.errors import Damaged, DamagedRun, EverstepError, NotFound
+from everstep.store.mending import salvage
 from everstep.store.upkeep.retention import Retention
 from everstep.testing.faults.workload import eager
 
@@ -129,6 +130,54 @@ def test_a_record_that_cannot_even_be_read_is_passed_over(path: Path) -> None:
         found = store.load(f"r@{COUNT - 1}", newest_good=True)
         assert found.state == state_of(found.number)
         assert found.number < COUNT - 1
+
+
+def test_a_run_of_which_no_record_can_be_read_comes_to_an_end(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tamper(path, "UPDATE records SET tags = 'no list'")
+    reads = _counted(monkeypatch)
+    with everstep.open(path) as store, pytest.raises(Damaged):
+        store.load("r")
+    assert len(reads) < 20 * COUNT
+
+
+def test_a_record_that_one_way_of_reading_finds_and_another_cannot_read_is_passed_over(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two pages of an index that took each other's place look so."""
+    original = SqliteBackend.records
+
+    def records(self: SqliteBackend, run: str, first: int, last: int, **options: Any) -> Any:
+        if options.get("newest") != 1:
+            raise Damaged("unreadable")
+        return original(self, run, first, last, **options)
+
+    monkeypatch.setattr(SqliteBackend, "records", records)
+    reads = _counted(monkeypatch)
+    with everstep.open(path) as store, pytest.raises(Damaged):
+        store.load("r", newest_good=True)
+    assert len(reads) < 20 * COUNT
+
+
+def test_where_too_many_reads_fail_the_walk_ends(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(salvage, "_MOST_FAILURES", 3)
+    tamper(path, "UPDATE records SET tags = 'no list' WHERE number > 2")
+    reads = _counted(monkeypatch)
+    with everstep.open(path) as store, pytest.raises(Damaged):
+        store.load("r", newest_good=True)
+    assert len(reads) < 20
+
+
+def _counted(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Every read of records. A walk that comes to no end is stopped."""
+    reads: list[Any] = []
+    original = SqliteBackend.records
+
+    def records(self: SqliteBackend, *args: Any, **options: Any) -> Any:
+        reads.append(args)
+        if len(reads) > 5_000:
+            raise AssertionError(f"no end: {reads[-3:]}")
+        return original(self, *args, **options)
+
+    monkeypatch.setattr(SqliteBackend, "records", records)
+    return reads
 
 
 def test_where_nothing_is_good_the_error_is_that_of_the_load(path: Path) -> None:

@@ -24,6 +24,8 @@ from everstep.store import reading
 
 _AT_ONCE = 500
 _MOST_SKIPPED = 10_000
+_MOST_FAILURES = 5_000
+"""Where so many reads fail, it is not a checkpoint that is damaged but the store, and `repair` knows better ways through it."""
 _PRUNED = "its state was pruned"
 
 
@@ -108,6 +110,7 @@ class _Walk:
         self._mark: Pruned | None = None
         self._deltas: dict[int, Record] = {}
         self._bad_bases: list[int] = []
+        self._failures = 0
         self._faults: dict[int, str] = {}
         self._loader = Loader(lambda digests: backend.chunks(row.family, digests), unwrap)
         self._decoder = Decoder()
@@ -146,7 +149,7 @@ class _Walk:
             first = max(1, last - _AT_ONCE + 1)
             found = {record.seq: record for record in self._readable(max(1, first - 1), last)}
             if not found:
-                last = self._there(first)
+                last = self._there(first - 1)
                 continue
             for seq in range(last, first - 1, -1):
                 record = found.get(seq)
@@ -161,10 +164,12 @@ class _Walk:
 
     def _there(self, last: int) -> int:
         """The newest record at or before a place that is there: what a row says of its head may be a number and nothing more."""
+        if last < 1 or self._failures > _MOST_FAILURES:
+            return 0
         try:
             found = self._backend.records(self._row.id, 1, last, newest=1)
         except Damaged:
-            return last if last == self._row.head_seq else last - 1
+            return last
         return found[-1].seq if found else 0
 
     def _readable(self, first: int, last: int) -> list[Record]:
@@ -172,7 +177,8 @@ class _Walk:
         try:
             return self._backend.records(self._row.id, first, last)
         except Damaged:
-            if first == last:
+            self._failures += 1
+            if first == last or self._failures > _MOST_FAILURES:
                 return []
         middle = (first + last) // 2
         return self._readable(first, middle) + self._readable(middle + 1, last)
