@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import everstep
+from everstep.runtime import signals
 from everstep.runtime.context import frame
 
 settings.register_profile(
@@ -23,6 +24,8 @@ def _outside_of_runs() -> Iterator[None]:
     """A test that leaves no run, as if its process had died, must not have the next one believe that it is inside of it."""
     yield
     frame.set(None)
+    for run in list(signals._open):
+        signals.unwatch(run)
 
 
 class Places:

@@ -436,6 +436,16 @@ def test_a_budget_stops_a_loop_of_ones_own_and_counts_over_its_resumes(store: ev
     assert addresses(store, "r") == [f"s#{i}" for i in range(6)]
 
 
+def test_a_run_that_was_never_left_holds_no_signal_back_once_its_store_is_closed() -> None:
+    handler = signal.getsignal(signal.SIGTERM)
+    with everstep.open("memory://") as store:
+        store.run("left-open").__enter__()
+        assert signal.getsignal(signal.SIGTERM) is not handler
+    assert signal.getsignal(signal.SIGTERM) is handler
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_lets_the_running_step_finish_and_ends_the_program(store: everstep.Store, d: Driver, number: Any, code: int) -> None:
     assert threading.current_thread() is threading.main_thread()

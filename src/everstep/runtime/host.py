@@ -7,6 +7,7 @@ from typing import Any
 from everstep.backends.base import Backend
 from everstep.clock import clock
 from everstep.errors import InvalidArgument
+from everstep.runtime import signals
 from everstep.runtime.hooks import Hooks
 from everstep.runtime.lease import TTL_SECONDS, Keeper
 from everstep.runtime.policy import Policy, manual
@@ -41,6 +42,7 @@ class Host(BaseStore):
 
     def close(self) -> None:
         """Let go of the store. Open runs can no longer be saved."""
+        signals.abandon(self)
         self.keeper.close()
         self.hook_registry.close()
         super().close()

@@ -45,6 +45,12 @@ def unwatch(run: Run) -> None:
             _restore()
 
 
+def abandon(store: object) -> None:
+    """A store was closed: runs of it that were never left have nothing to finish, and a signal is no longer theirs."""
+    for run in [run for run in _open if run._store is store]:
+        unwatch(run)
+
+
 def missed() -> int | None:
     """A signal that came while the last run was being closed, or that this run was stopped by; it is told once."""
     global _missed
