@@ -1,6 +1,6 @@
 """YAML workflows: `load` makes a workflow of a document, which `store.start` and `store.resume` take like any other.
 
-    nodes, expression, operations, value   from text to values that know their line
+    nodes, value                           from text to values that know their line; the language is in runtime.expression
     step, action, plan, document           what a workflow says, checked without running or importing anything
     target, walk, scope, calls             running it: the callables, the way, what is seen on it, the calls
     together, shell                        several at the same time; commands

@@ -15,11 +15,11 @@ from everstep.clock import clock
 from everstep.errors import LimitExceeded, Unstorable
 from everstep.runtime.context import Frame, frame
 from everstep.runtime.off import OffRun
+from everstep.runtime.operations import as_text
 from everstep.runtime.run import Run
 from everstep.runtime.step_options import StepOptions
 from everstep.runtime.steps import begin, drive
 from everstep.runtime.yaml.action import Command
-from everstep.runtime.yaml.operations import as_text
 from everstep.runtime.yaml.scope import SKIPPED, Ended, Scope
 from everstep.runtime.yaml.shell import run_command
 from everstep.runtime.yaml.step import Step

@@ -11,10 +11,11 @@ from typing import Any
 
 from everstep.errors import InvalidArgument
 from everstep.runtime.budget import Budget
+from everstep.runtime.operations import suggestion
 from everstep.runtime.policy import Policy
 from everstep.runtime.retry import Retry
 from everstep.runtime.schema import check, to_schema
-from everstep.runtime.yaml.nodes import Node, Reader, describe, read, suggestion
+from everstep.runtime.yaml.nodes import Node, Reader, describe, read
 from everstep.runtime.yaml.plan import References, check_jumps, ordered, steps_of
 from everstep.runtime.yaml.step import ID, NAME, Entry, Step, read_entry, read_retry
 from everstep.runtime.yaml.value import Value, read_value

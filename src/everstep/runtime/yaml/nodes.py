@@ -8,13 +8,13 @@ Relies on PyYAML (extra `yaml`) for the syntax only. Never builds an object that
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from everstep.errors import EverstepError, InvalidArgument, InvalidWorkflow
+from everstep.runtime.operations import suggestion
 
 try:
     import yaml
@@ -223,12 +223,6 @@ def describe(value: Any) -> str:
     if value is None:
         return "nothing"
     return f"'{value:.60}'" if isinstance(value, str) else f"{str(value).lower():.60}" if isinstance(value, bool) else f"{value!r:.60}"
-
-
-def suggestion(word: str, allowed: Iterable[str]) -> str:
-    """What the writer may have meant, as the end of a sentence."""
-    near = difflib.get_close_matches(word, list(allowed), n=1, cutoff=0.6)
-    return f" (did you mean '{near[0]}'?)" if near else ""
 
 
 def _listed(what: str, names: Collection[str] | None) -> str:

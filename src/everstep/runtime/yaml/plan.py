@@ -11,8 +11,9 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
+from everstep.runtime.operations import suggestion
 from everstep.runtime.yaml.action import NEXT, Gate
-from everstep.runtime.yaml.nodes import Reader, suggestion
+from everstep.runtime.yaml.nodes import Reader
 from everstep.runtime.yaml.step import Entry, Group, Step
 from everstep.runtime.yaml.value import Value
 

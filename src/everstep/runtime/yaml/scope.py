@@ -8,8 +8,8 @@ from typing import Any, NoReturn
 
 from everstep.errors import InvalidWorkflow
 from everstep.runtime.off import OffRun
+from everstep.runtime.operations import ExpressionError
 from everstep.runtime.run import Run
-from everstep.runtime.yaml.operations import ExpressionError
 from everstep.runtime.yaml.value import Value
 
 

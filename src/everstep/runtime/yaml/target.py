@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 from everstep.errors import InvalidWorkflow
+from everstep.runtime.operations import suggestion
 from everstep.runtime.yaml.action import Call, Command
 from everstep.runtime.yaml.document import Document
-from everstep.runtime.yaml.nodes import suggestion
 from everstep.runtime.yaml.step import Step
 
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from everstep.codec.values import decode, encode
-from everstep.runtime.yaml.expression import Expression, Names, parse, parse_template
+from everstep.runtime.expression import Expression, Names, parse, parse_template
+from everstep.runtime.operations import ExpressionError, as_text
 from everstep.runtime.yaml.nodes import Node, Reader
-from everstep.runtime.yaml.operations import ExpressionError, as_text
 
 
 def copied(value: Any) -> Any:

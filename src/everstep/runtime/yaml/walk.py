@@ -11,10 +11,10 @@ from functools import partial
 from typing import Any
 
 from everstep.errors import StepFailed
+from everstep.runtime.operations import as_text
 from everstep.runtime.yaml.action import Gate
 from everstep.runtime.yaml.calls import Calls
 from everstep.runtime.yaml.document import Document
-from everstep.runtime.yaml.operations import as_text
 from everstep.runtime.yaml.plan import steps_of
 from everstep.runtime.yaml.scope import Ended, Scope
 from everstep.runtime.yaml.step import Group, Step

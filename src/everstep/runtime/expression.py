@@ -1,4 +1,4 @@
-"""The small language of `when:`, `for_each:`, `condition:` and of `${...}` in the values of a YAML workflow.
+"""The small language of `when:`, `for_each:`, `condition:` and of `${...}` in the values of a YAML workflow, and of `everstep bisect`.
 
     expression  = and {"or" and}                  and     = not {"and" not}            not  = ["not"] compare
     compare     = value [operator value]          operator: == != < <= > >= in, not in
@@ -18,8 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from everstep.runtime.yaml.nodes import suggestion
-from everstep.runtime.yaml.operations import COMPARISONS, FUNCTIONS, ExpressionError, Missing, compared, member
+from everstep.runtime.operations import COMPARISONS, FUNCTIONS, ExpressionError, Missing, compared, member, suggestion
 
 MOST_TEXT = 4_000
 MOST_DEPTH = 40

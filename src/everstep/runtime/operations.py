@@ -1,13 +1,14 @@
-"""What an expression of a YAML workflow can do with values: look into them, compare them, and four functions. No I/O.
+"""What an expression can do with values: look into them, compare them, and four functions. No I/O.
 
 Never calls a method, a property or anything private of an object of the program: only keys, positions and declared fields are read.
 """
 
 from __future__ import annotations
 
+import difflib
 import json as jsons
 import operator
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Any
 
 Later = Callable[[], Any]  # an operand that is worked out when it is needed
@@ -109,3 +110,9 @@ FUNCTIONS: dict[str, tuple[int, Callable[..., Any]]] = {
 def as_text(value: Any) -> str:
     """A value inside a text or an environment variable: text as it is, everything else as JSON."""
     return value if isinstance(value, str) else jsons.dumps(value, ensure_ascii=False, default=str)
+
+
+def suggestion(word: str, allowed: Iterable[str]) -> str:
+    """What the writer may have meant, as the end of a sentence."""
+    near = difflib.get_close_matches(word, list(allowed), n=1, cutoff=0.6)
+    return f" (did you mean '{near[0]}'?)" if near else ""
