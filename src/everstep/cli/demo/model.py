@@ -1,0 +1,65 @@
+"""A language model that needs no network: it waits as a real one does, counts tokens, has a price, and says the same every time.
+
+What it answers follows from what it is told: it picks figures out of notes, compares them, puts them into a sentence. `wait` is how it
+takes its time; a process that wants to be killed in the middle of a call puts another function there.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+SECONDS = 0.55
+DOLLARS_READ, DOLLARS_WRITTEN = 15 / 1_000_000, 75 / 1_000_000  # for each token, as a large model costs
+LETTERS = 4  # in a token
+
+FINDING = re.compile(r"(?P<option>[a-z ]+): (?P<percent>\d+) % of all hours, (?P<cents>\d+) cents, (?P<years>\d+) years?")
+_IN_NOTES = (r"(\d+) % of all hours", r"(\d+) cents", r"take (\d+ years?)")
+_BEST: Mapping[str, tuple[str, int]] = {"a steady supply": ("percent", 1), "a low price": ("cents", -1), "an early start": ("years", -1)}
+
+Messages = Sequence[Mapping[str, str]]
+wait: Callable[[float], None] = time.sleep
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What the model says, and what that costs."""
+
+    text: str
+    tokens: int
+    cost: float
+
+
+def complete(messages: Messages) -> Reply:
+    """One call. All that was said before is read, and paid for, with each call."""
+    wait(SECONDS)
+    text = _answer(messages)
+    read, written = sum(len(message["text"]) for message in messages) // LETTERS, len(text) // LETTERS
+    return Reply(text, read + written, round(read * DOLLARS_READ + written * DOLLARS_WRITTEN, 6))
+
+
+def _answer(messages: Messages) -> str:
+    verb, _, rest = messages[-1]["text"].partition(": ")
+    if verb == "Compare":
+        return rest
+    if verb == "Judge":
+        percent, cents, years = (re.findall(pattern, messages[-2]["text"])[0] for pattern in _IN_NOTES)
+        return f"{rest}: {percent} % of all hours, {cents} cents, {years}"
+    found = [match for message in messages if message["role"] == "model" and (match := FINDING.fullmatch(message["text"]))]
+    if verb == "Decide":
+        return _decision(found, rest)
+    return _conclusion(next(match for match in found if match["option"] == rest), messages[-2]["text"])
+
+
+def _decision(found: Sequence[re.Match[str]], wish: str) -> str:
+    field, sign = _BEST[wish]
+    best = max(found, key=lambda match: sign * int(match[field]))
+    return f"{best['option']}, the best of {len(found)} for {wish}"
+
+
+def _conclusion(match: re.Match[str], bill: str) -> str:
+    option, percent, cents, years = match.group("option", "percent", "cents", "years")
+    ready = "a year" if years == "1" else f"{years} years"
+    return f"The {option}: {percent} % of all hours, {cents} cents, {bill}, in {ready}."
