@@ -5,6 +5,7 @@
     ├── LimitExceeded       E102  a value beyond a cap (depth, size, ratio)
     ├── TypeConflict        E103  two types registered under one name
     ├── InvalidArgument     E104  an argument that makes no sense
+    │   └── InvalidConfig   E105  a setting that makes no sense, with its file and line
     ├── NotFound            E201  a run, checkpoint or ref that does not exist
     ├── AmbiguousRef        E202  an id prefix that fits several runs
     ├── RunExists           E203  an id that is taken
@@ -106,6 +107,22 @@ class InvalidArgument(EverstepError):
 
     code = "E104"
     remedy = "Correct the argument; docs/api.md says what each one takes."
+
+
+class InvalidConfig(InvalidArgument):
+    """A configuration makes no sense."""
+
+    code = "E105"
+    remedy = "Correct the setting at the place given; docs/configuration.md lists all keys."
+
+    def __init__(
+        self, message: str, place: str | None = None, *, key: str | None = None, value: object = None, others: int = 0,
+        remedy: str | None = None,
+    ):  # fmt: skip
+        self.place, self.key, self.value, self.others = place, key, value, others
+        self.fault = f"{place}: {message}" if place else message
+        more = f" (and {others} more fault{'s' if others > 1 else ''})" if others else ""
+        super().__init__(self.fault + more, remedy=remedy)
 
 
 class NotFound(EverstepError):

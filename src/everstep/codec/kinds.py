@@ -46,6 +46,11 @@ class Unknown:
     def __hash__(self) -> int:
         return hash((self.name, self.version))
 
+    def __redacted__(self, mask: Callable[[Fields], Fields]) -> Unknown:
+        """The same with its fields masked; `redact` asks for it."""
+        masked = mask(self.fields)
+        return self if masked is self.fields else Unknown(self.name, self.version, masked)
+
     def __repr__(self) -> str:
         return f"Unknown({self.name!r}, {self.version}, {self.fields!r})"
 

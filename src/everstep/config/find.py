@@ -1,0 +1,69 @@
+"""Where a configuration is: the file that holds for a folder, and the variables of the environment.
+
+The nearest folder upward wins, as with .git; in one folder, everstep.toml comes before pyproject.toml. Imports nothing that parses:
+programs without a configuration pay for a few looks at folders. Never reads a file that somebody else could have put there.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+
+from everstep.errors import InvalidConfig
+
+FILE = "everstep.toml"
+PROJECT = "pyproject.toml"
+PREFIX = "EVERSTEP_"
+# Variables that are no settings: those of a shell step in a YAML workflow, and those of this project's own tests.
+NO_SETTINGS = ("EVERSTEP_RUN", "EVERSTEP_STEP", "EVERSTEP_STEP_KEY", "EVERSTEP_STEP_ATTEMPT", "EVERSTEP_HYPOTHESIS", "EVERSTEP_REQUIRE_CC")
+_WITH = "EVERSTEP_WITH_"
+
+
+def variables(names: Iterable[str]) -> list[str]:
+    """The variables that are meant as settings."""
+    return [n for n in names if n.startswith(PREFIX) and n not in NO_SETTINGS and not n.startswith(_WITH)]
+
+
+def find_file(start: str | os.PathLike[str] | None = None) -> Path | None:
+    """The configuration that holds for a folder, by default the working one; None if there is none up to the root."""
+    here = Path.cwd() if start is None else Path(start).absolute()
+    for folder in (here, *here.parents):
+        for name in (FILE, PROJECT):
+            file = folder / name
+            if _holds(file):
+                _refuse_foreign(file)
+                return file
+    return None
+
+
+def _holds(file: Path) -> bool:
+    """Whether a file is a configuration of ours. A project's file is one if it has our table."""
+    try:
+        if not stat.S_ISREG(file.stat().st_mode):
+            return False
+    except (OSError, ValueError):
+        return False
+    if file.name == FILE:
+        return True
+    try:
+        text = file.read_bytes()
+    except OSError:
+        return False  # it cannot be told whether it is meant for us, and most are not
+    if b"everstep" not in text:
+        return False
+    from everstep.config.file import has_table
+
+    return has_table(file, text)
+
+
+def _refuse_foreign(file: Path) -> None:
+    """A configuration names code to import: where everybody may write, another user's file is not believed."""
+    trusted = (0, os.geteuid())
+    info, around = file.stat(), file.parent.stat()
+    if info.st_uid not in trusted and (info.st_mode | around.st_mode) & stat.S_IWOTH:
+        raise InvalidConfig(
+            f"{file} belongs to another user, in a place where everybody may write",
+            remedy="If you trust it, name it: everstep.open(config=path). Otherwise work in another folder.",
+        )

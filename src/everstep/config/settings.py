@@ -1,0 +1,257 @@
+"""The settings that hold, each with its origin: defaults, then a preset, the file, the environment, and arguments; the later one wins.
+
+Relies on `keys` for what is allowed. Strict: a key that nobody knows or a value that makes no sense is an `InvalidConfig`, which names
+the place and what is allowed. Never imports what a configuration names.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from everstep.codec.frame import Framer
+from everstep.codec.refusal import shown
+from everstep.config import migrate
+from everstep.config.file import Document, read
+from everstep.config.find import find_file, variables
+from everstep.config.keys import GROUPS, KEYS, LISTS, VARIABLES, Bad, nearest, seconds_of
+from everstep.config.presets import PRESETS
+from everstep.errors import InvalidArgument, InvalidConfig
+from everstep.redact import Redactor
+from everstep.runtime.budget import Budget
+from everstep.store.upkeep.retention import Retention
+
+_LIMITS = ("seconds", "steps", "tokens", "cost")
+
+
+class Value(NamedTuple):
+    """A value and where it comes from: "default", "preset production", "everstep.toml:12", "environment EVERSTEP_STORE" or "argument"."""
+
+    value: Any
+    origin: str
+
+
+@dataclass(slots=True)
+class Settings:
+    """What holds. `file` is the file that was read, `asked` what `load` was called with, so that it can be called again."""
+
+    values: dict[str, Value]
+    file: Path | None = None
+    asked: dict[str, Any] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def __getitem__(self, name: str) -> Any:
+        return self.values[name].value
+
+    def given(self, name: str) -> bool:
+        """Whether somebody chose it, or a preset did."""
+        return self.values[name].origin != "default"
+
+    def group(self, name: str) -> dict[str, Any]:
+        """The values of a table that were chosen."""
+        return {key.partition(".")[2]: self[key] for key in KEYS if key.startswith(f"{name}.") and self.given(key)}
+
+    def retention(self) -> Retention | None:
+        """What is kept, if anything was said about it."""
+        chosen = self.group("retention")
+        if "keep_within" in chosen:
+            chosen["keep_within"] = seconds_of(chosen["keep_within"])
+        return Retention(**chosen) if chosen else None
+
+    def level(self) -> int | None:
+        """How hard to compress, where anything is compressed."""
+        level: int | None = self["compression.level"]
+        return None if self["compression.codec"] == "none" else level
+
+    def budget(self) -> Budget | None:
+        """What a run may use, if anything was said about it."""
+        chosen = {name: self[f"limits.{name}"] for name in _LIMITS if self[f"limits.{name}"] is not None}
+        return Budget(**chosen) if chosen else None
+
+    def redactor(self) -> Redactor:
+        """What masks output: what always is, and what was chosen."""
+        return Redactor.default(self["redaction.keys"], self["redaction.patterns"])
+
+    def options(self) -> dict[str, Any]:
+        """The arguments of `everstep.open` that these settings stand for."""
+        return {
+            "url": self["store"], "enabled": self["enabled"], "policy": self["policy"], "durability": self["durability"],
+            "compression": self["compression.codec"], "level": self.level(), "threshold": self["compression.threshold"],
+            "retention": self.retention(), "schedule": self["schedule"], "protect": tuple(self["protect"]),
+            "lease_seconds": self["lease_seconds"], "budget": self.budget(), "timeout": self["limits.timeout"],
+            "redaction": self.redactor() if self["redaction.store"] else None,
+        }  # fmt: skip
+
+
+def load(
+    start: str | os.PathLike[str] | None = None,
+    file: str | os.PathLike[str] | None = None,
+    environ: Mapping[str, str] | None = None,
+    arguments: Mapping[str, Any] | None = None,
+) -> Settings:
+    """The settings that hold in a folder (by default the working one), or by a file that is named. Raises `InvalidConfig`.
+
+    `environ` stands in for the environment; `arguments` are values by key, such as {"compression.codec": "none"}.
+    """
+    path = Path(file) if file is not None else find_file(start)
+    document = None if path is None else read(path)
+    reading = _Reading(document)
+    reading.file()
+    reading.environment(os.environ if environ is None else environ)
+    reading.arguments(arguments or {})
+    settings = Settings(reading.settled(), path, {"file": path, "environ": environ, "arguments": arguments}, reading.notes)
+    reading.together(settings)
+    reading.refuse()
+    for note in reading.notes:
+        warnings.warn(note, DeprecationWarning, stacklevel=2)
+    return settings
+
+
+def faults(file: str | os.PathLike[str]) -> list[str]:
+    """All that is wrong with a file, each with its place; nothing if it is in order."""
+    try:
+        reading = _Reading(read(file))
+    except InvalidConfig as error:
+        return [error.fault]
+    reading.file()
+    reading.together(Settings(reading.settled(), Path(file)))
+    return [fault.fault for fault in reading.faults]
+
+
+class _Reading:
+    """Gathers values from the weakest source to the strongest, and all that is wrong with them."""
+
+    def __init__(self, document: Document | None):
+        self._document = document
+        self._found: dict[str, Value] = {}
+        self._places: dict[str, str] = {}
+        self.faults: list[InvalidConfig] = []
+        self.notes: list[str] = []
+
+    def file(self) -> None:
+        document = self._document
+        if document is None:
+            return
+        modern = migrate.modern(document.table)
+        self.notes = [f"{document.place(old.key)}: {old.note}" for old in modern.old]
+        for old in modern.bad:
+            self._fault(old.note, document.place(old.key), old.key, document.table.get(old.key))
+        lines = {old.new: old.key for old in modern.old if old.new}
+        for name, value in self._leaves(modern.table):
+            where = (lines[name],) if name in lines else tuple(name.split("."))
+            self._take(name, value, where)
+
+    def _leaves(self, table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+        """The keys of a file that exist, each with its value."""
+        for name, value in table.items():
+            if name in GROUPS and isinstance(value, dict):
+                yield from self._members(name, value)
+            elif name in GROUPS:
+                members = ", ".join(key for key in KEYS if key.startswith(f"{name}."))
+                self._unknown(name, value, f"{name} is a table; allowed: {members}")
+            elif name in KEYS:
+                yield name, value
+            else:
+                top = [key for key in KEYS if "." not in key] + list(GROUPS)
+                self._unknown(name, value, f"there is no key {shown(name)}; {nearest(name, top)}")
+
+    def _members(self, group: str, table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+        known = {key.partition(".")[2]: key for key in KEYS if key.startswith(f"{group}.")}
+        for name, value in table.items():
+            if name in known:
+                yield known[name], value
+            else:
+                self._unknown(f"{group}.{name}", value, f"{group} has no key {shown(name)}; {nearest(name, known)}", (group, name))
+
+    def _unknown(self, key: str, value: Any, message: str, path: tuple[str, ...] = ()) -> None:
+        assert self._document is not None
+        self._fault(message, self._document.place(*(path or (key,))), key, value)
+
+    def _take(self, name: str, value: Any, where: tuple[str | int, ...]) -> None:
+        assert self._document is not None
+        document = self._document
+        try:
+            value = KEYS[name].check(value)
+        except Bad as bad:
+            self._fault(f"{name} = {shown(value)} {bad.reason}", document.place(*where, *bad.path), name, value)
+            return
+        if name == "store":
+            value = _beside(document.file, value)
+        line = document.line(*where)
+        self._put(name, value, document.file.name if line is None else f"{document.file.name}:{line}", document.place(*where))
+
+    def environment(self, environ: Mapping[str, str]) -> None:
+        for variable in sorted(variables(environ)):
+            key, text = VARIABLES.get(variable), environ[variable]
+            place = f"environment {variable}"
+            if key is None:
+                self._fault(f"there is no such setting; {nearest(variable, VARIABLES)}", place, variable, text)
+            elif text.strip() or key.kind in LISTS:  # an empty variable is one that was not set
+                try:
+                    self._put(key.name, key.parse(text), place, place)
+                except Bad as bad:
+                    self._fault(f"{key.name} = {shown(text)} {bad.reason}", place, key.name, text)
+
+    def arguments(self, arguments: Mapping[str, Any]) -> None:
+        for name, value in arguments.items():
+            if name not in KEYS:
+                self._fault(f"there is no key {shown(name)}; {nearest(str(name), KEYS)}", "argument", str(name), value)
+                continue
+            try:
+                self._put(name, KEYS[name].check(value), "argument", f"argument {name}")
+            except Bad as bad:
+                self._fault(f"{name} = {shown(value)} {bad.reason}", "argument", name, value)
+
+    def _put(self, name: str, value: Any, origin: str, place: str) -> None:
+        self._found[name] = Value(value, origin)
+        self._places[name] = place
+
+    def settled(self) -> dict[str, Value]:
+        """A value for each key."""
+        preset: str = self._found["preset"].value if "preset" in self._found else ""
+        below = {name: Value(value, f"preset {preset}") for name, value in PRESETS.get(preset, {}).items()}
+        if "compression.codec" in self._found:
+            below.pop("compression.level", None)  # it is meant for the codec of the preset
+        return {name: self._found.get(name) or below.get(name) or Value(_plain(key.default), "default") for name, key in KEYS.items()}
+
+    def together(self, settings: Settings) -> None:
+        """What makes no sense only together with another value."""
+        tries = (
+            ("compression.level", lambda: Framer(settings["compression.codec"], settings.level(), settings["compression.threshold"])),
+            ("retention.completed", settings.retention),
+        )
+        for name, attempt in tries:
+            try:
+                attempt()
+            except InvalidArgument as error:
+                self._fault(f"{error.message}; {error.remedy}", self._places.get(name), name, settings[name])
+
+    def _fault(self, message: str, place: str | None, key: str, value: Any) -> None:
+        self.faults.append(InvalidConfig(message, place, key=key, value=value))
+
+    def refuse(self) -> None:
+        if self.faults:
+            first = self.faults[0]
+            raise InvalidConfig(
+                first.fault.removeprefix(f"{first.place}: "), first.place, key=first.key, value=first.value, others=len(self.faults) - 1
+            )
+
+
+def _plain(default: Any) -> Any:
+    return list(default) if isinstance(default, tuple) else default
+
+
+def _beside(file: Path, store: str) -> str:
+    """A path in a file is meant from where the file is."""
+    scheme, separator, rest = store.partition("://")
+    if not separator:
+        return str(file.absolute().parent / store)
+    if scheme == "sqlite" and rest.startswith("/") and not rest.startswith("//") and len(rest) > 1:
+        from urllib.parse import quote
+
+        return f"sqlite:///{quote(str(file.absolute().parent))}/{rest[1:]}"
+    return store

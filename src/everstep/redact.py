@@ -1,0 +1,299 @@
+"""Masks what must not be seen: values under names such as password, and texts that look like API keys or tokens.
+
+Relies on nothing but the interpreter. Never changes what it is given, never raises for an odd value, and takes time in proportion to
+the size: a state may be hostile. What it cannot recognise it cannot mask: a password in the middle of a sentence stays.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, OrderedDict, deque
+from collections.abc import Iterable
+from dataclasses import is_dataclass
+from functools import lru_cache
+from pathlib import PurePath
+from typing import Any
+
+from everstep.errors import InvalidArgument
+
+MASK = "[redacted]"
+KEYS = (
+    "password", "passwd", "passphrase", "pwd", "secret", "*_secret", "secret_*", "token", "access_token", "refresh_token", "id_token",
+    "auth_token", "bearer_token", "session_token", "api_token", "api_key", "*_api_key", "x_api_key", "access_key", "*_access_key",
+    "secret_access_key", "private_key", "*_private_key", "authorization", "proxy_authorization", "cookie", "set_cookie", "credential",
+    "credentials", "client_secret", "*_password",
+)  # fmt: skip
+
+# Each begins with fixed text or stands at the beginning of a word, and never goes back over what it has read (++): time stays linear.
+BUILT_IN: dict[str, tuple[str, ...]] = {
+    "api_keys": (
+        r"\bsk-[A-Za-z0-9_-]{16,}+",  # OpenAI, Anthropic and those who write theirs alike
+        r"\b(?:AKIA|ASIA)[A-Z0-9]{16}(?![A-Za-z0-9])",  # AWS
+        r"\bAIza[A-Za-z0-9_-]{35}",  # Google
+        r"\bgh[pousr]_[A-Za-z0-9]{20,}+|\bgithub_pat_[A-Za-z0-9_]{20,}+",
+        r"\bglpat-[A-Za-z0-9_-]{16,}+",
+        r"\bxox[abeoprs]-[A-Za-z0-9-]{10,}+|\bxapp-[A-Za-z0-9-]{10,}+",  # Slack
+        r"\b[rs]k_(?:live|test)_[A-Za-z0-9]{16,}+",  # Stripe
+        r"\bhf_[A-Za-z0-9]{20,}+|\bnpm_[A-Za-z0-9]{30,}+|\bpypi-[A-Za-z0-9_-]{30,}+",
+    ),
+    "tokens": (
+        r"(?i:\bbearer) {1,4}[A-Za-z0-9._~+/=-]{8,}+|(?i:\bbasic) {1,4}[A-Za-z0-9+/=]{16,}+",
+        r"(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{8,4096}+\.[A-Za-z0-9_-]{2,65536}+\.[A-Za-z0-9_-]*+",  # JWT
+        r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----(?:[^-]++|-(?!----END ))*+(?:-----END [A-Z ]{0,40}PRIVATE KEY-----)?",
+        r"(?<=://)[^\s/:@\"']{0,200}+:[^\s/@\"']{1,200}+(?=@)",  # user:password@host in a URL
+    ),
+    "email": (r"(?<![\w.+-])[\w.+-]{1,64}+@[A-Za-z0-9-]{1,63}+(?:\.[A-Za-z0-9-]{1,63}+){1,8}+",),
+}  # fmt: skip
+_PAIR = re.compile(  # password = "x", "password": "x", password=x: what a text says that shows a value by its name
+    r"""(?<![\w-])(?P<name>[A-Za-z_][\w-]{1,60}+)(?P<sign>\\?["']?\ {0,2}[:=]\ {0,2})
+    (?P<value>\\?"[^"\\\n]{1,400}+\\?"|\\?'[^'\\\n]{1,400}+\\?'|[^\s"'\\,;&<>()\[\]{}]{1,400}+)""",
+    re.VERBOSE,
+)
+_SKELETON = str.maketrans("", "", "_- ")
+_LONGEST_NAME = 200
+
+
+def check_pattern(pattern: str) -> re.Pattern[str]:
+    """The regular expression of a pattern: that of a built-in name, or the one that is written."""
+    text = "|".join(BUILT_IN[pattern]) if pattern in BUILT_IN else pattern
+    try:
+        made = re.compile(text)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise InvalidArgument(
+            f"{pattern!r:.60} is no regular expression: {error}", remedy=f"Use {', '.join(BUILT_IN)} or an expression of Python's re."
+        ) from error
+    if made.match("") is not None:
+        raise InvalidArgument(f"{pattern!r:.60} fits nothing at all, and so everywhere", remedy="Let it fit one character at least.")
+    return made
+
+
+class Redactor:
+    """Masks by the names of keys (`*` stands for anything; case, _ and - don't count) and by patterns (built-in names, or expressions)."""
+
+    def __init__(self, keys: Iterable[str] = (), patterns: Iterable[str] = ()):
+        self.keys = _texts(keys, "keys")
+        self.patterns = _texts(patterns, "patterns")
+        names = [_skeleton(key) for key in self.keys]
+        self._exact = frozenset(name for name in names if "*" not in name)
+        self._globs = tuple(name.split("*") for name in names if "*" in name)
+        self._expressions = tuple(check_pattern(pattern) for pattern in self.patterns)
+        self._named = lru_cache(2048)(self._fits)
+
+    def __repr__(self) -> str:
+        return f"<everstep.Redactor of {len(self.keys)} keys, {len(self.patterns)} patterns>"
+
+    @classmethod
+    def default(cls, keys: Iterable[str] = (), patterns: Iterable[str] = ()) -> Redactor:
+        """What every output is masked with, and these beside it."""
+        return cls((*KEYS, *_texts(keys, "keys")), dict.fromkeys(("api_keys", "tokens", *_texts(patterns, "patterns"))))
+
+    def names(self, key: object) -> bool:
+        """Whether what stands under a key is masked."""
+        if not isinstance(key, str) or not (self._exact or self._globs):
+            return False
+        return self._named(str(key)) if len(key) <= _LONGEST_NAME else self._fits(str(key))
+
+    def _fits(self, key: str) -> bool:
+        name = _skeleton(key)
+        return name in self._exact or any(_glob(parts, name) for parts in self._globs)
+
+    def text(self, text: str) -> str:
+        """The text with what must not be seen masked."""
+        if MASK in text:  # what is masked already stays as it is
+            return MASK.join(self._text(part) for part in text.split(MASK))
+        return self._text(text)
+
+    def _text(self, text: str) -> str:
+        text = self.pattern_text(text)
+        if (self._exact or self._globs) and (":" in text or "=" in text):
+            return _PAIR.sub(self._pair, text)
+        return text
+
+    def pattern_text(self, text: str) -> str:
+        """The text with only the patterns masked: for what is no value, such as the source of a program."""
+        for expression in self._expressions:
+            text = expression.sub(_masked, text)
+        return text
+
+    def _pair(self, found: re.Match[str]) -> str:
+        name, value = found["name"], found["value"]
+        if MASK in value or value in ("None", "null", "true", "false", "True", "False") or not self.names(name):
+            return found[0]
+        quote = next((sign for sign in ('\\"', "\\'", '"', "'") if value.startswith(sign)), "")
+        return f"{name}{found['sign']}{quote}{MASK}{quote}"
+
+    def value(self, value: Any) -> Any:
+        """The value with all that is to be masked replaced by the text "[redacted]". Parts that stay are shared, not copied."""
+        return _Walk(self).of(value)
+
+
+class _Walk:
+    """One pass over one value. What stands in several places is looked at once; what contains itself is masked there."""
+
+    def __init__(self, redactor: Redactor):
+        self._redactor = redactor
+        self._seen: dict[int, Any] = {}
+        self._kept: list[Any] = []  # an id means something only as long as its object lives
+        self._depth = 0
+
+    def of(self, value: Any) -> Any:
+        cls = value.__class__
+        if cls is str:
+            return self._redactor.text(value)
+        if cls in _PLAIN:
+            return value
+        if id(value) in self._seen:
+            return self._seen[id(value)]
+        if self._depth > 250:
+            return MASK  # deeper than anything that can be stored
+        self._seen[id(value)] = MASK
+        self._kept.append(value)
+        self._depth += 1
+        try:
+            masked = self._open(value, cls)
+        except Exception:  # noqa: BLE001 - an object that cannot even be looked into is not shown either
+            masked = MASK
+        finally:
+            self._depth -= 1
+        self._seen[id(value)] = masked
+        return masked
+
+    def _open(self, value: Any, cls: type) -> Any:
+        if isinstance(value, str):
+            text = str.__str__(value)
+            masked = self._redactor.text(text)
+            return value if masked == text else masked
+        if isinstance(value, dict):
+            return self._dict(value, cls)
+        if isinstance(value, (list, tuple, set, frozenset, deque)):
+            return self._items(value, cls)
+        if isinstance(value, (bytes, bytearray)):
+            return self._bytes(value)
+        if isinstance(value, PurePath):
+            text = str(value)
+            masked = self._redactor.text(text)
+            return value if masked == text else type(value)(masked)
+        return self._object(value, cls)
+
+    def _dict(self, value: dict[Any, Any], cls: type) -> Any:
+        changed, items = False, []
+        for key, held in dict.items(value):
+            new_key = self.of(key)
+            new = MASK if held is not None and self._redactor.names(key) else self.of(held)
+            changed = changed or new_key is not key or not _same(new, held)
+            items.append((new_key, new))
+        if not changed:
+            return value
+        plain: dict[Any, Any] = {}
+        for key, held in items:
+            plain[_free(key, plain)] = held
+        return _remade(value, cls, plain)
+
+    def _items(self, value: Any, cls: type) -> Any:
+        fields = getattr(cls, "_fields", None) if isinstance(value, tuple) else None
+        if isinstance(fields, tuple):
+            pairs = zip(fields, value, strict=False)
+            items = [MASK if held is not None and self._redactor.names(name) else self.of(held) for name, held in pairs]
+        else:
+            items = [self.of(held) for held in value]
+        if all(_same(new, held) for new, held in zip(items, value, strict=False)):
+            return value
+        if isinstance(value, deque):
+            return deque(items, value.maxlen)
+        if isinstance(fields, tuple):
+            return tuple.__new__(cls, items)
+        return next(kind for kind in (list, tuple, set, frozenset) if isinstance(value, kind))(items)
+
+    def _bytes(self, value: bytes | bytearray) -> Any:
+        text = value.decode("latin-1")
+        masked = self._redactor.text(text)
+        return (
+            value if masked == text else type(value)(masked, "latin-1") if type(value) in (bytes, bytearray) else masked.encode("latin-1")
+        )
+
+    def _object(self, value: Any, cls: type) -> Any:
+        """An object of the program's: a copy with its fields masked, if it is of a shape that is known."""
+        own = getattr(cls, "__redacted__", None)
+        if own is not None:
+            return own(value, self._fields)
+        if is_dataclass(cls):
+            fields = {name: getattr(value, name) for name in cls.__dataclass_fields__ if hasattr(value, name)}
+        elif isinstance(getattr(cls, "__struct_fields__", None), tuple):
+            fields = {name: getattr(value, name) for name in cls.__struct_fields__}  # type: ignore[attr-defined]
+        elif hasattr(cls, "__pydantic_fields__") or hasattr(cls, "model_fields"):
+            fields = dict(value.__dict__)
+        else:
+            return value
+        masked = self._fields(fields)
+        return value if masked is fields else _copy_with(value, masked)
+
+    def _fields(self, fields: dict[str, Any]) -> dict[str, Any]:
+        """Fields by name, masked; the very same dict if nothing changed."""
+        masked: dict[str, Any] = self._dict(fields, dict)
+        return masked
+
+
+_PLAIN = frozenset({int, float, bool, type(None), complex})
+
+
+def _masked(found: re.Match[str]) -> str:
+    return MASK if found[0] else ""  # an expression that fits between two characters masks nothing
+
+
+def _same(new: Any, held: Any) -> bool:
+    return new is held or (new.__class__ is str and held.__class__ is str and new == held)
+
+
+def _remade(value: Any, cls: type, plain: dict[Any, Any]) -> Any:
+    """A dict of the same kind with other content."""
+    if isinstance(value, OrderedDict):
+        return OrderedDict(plain)
+    if isinstance(value, Counter) and all(isinstance(count, int) for count in plain.values()):
+        return Counter(plain)
+    return plain
+
+
+def _free(key: Any, taken: dict[Any, Any]) -> Any:
+    """Two keys that are masked must not become one."""
+    number, free = 2, key
+    while free in taken and isinstance(key, str):
+        free, number = f"{key} {number}", number + 1
+    return free
+
+
+def _copy_with(value: Any, fields: dict[str, Any]) -> Any:
+    from copy import copy
+
+    made = copy(value)
+    for name, held in fields.items():
+        try:
+            object.__setattr__(made, name, held)
+        except (AttributeError, TypeError):
+            setattr(made, name, held)
+    return made
+
+
+def _texts(given: Iterable[str], what: str) -> tuple[str, ...]:
+    texts = (given,) if isinstance(given, str) else tuple(given)
+    for text in texts:
+        if not isinstance(text, str) or not text.strip("*_- "):
+            raise InvalidArgument(f"{text!r:.60} among {what} is no text that could fit anything", remedy="Give a list of texts.")
+    return texts
+
+
+def _skeleton(name: str) -> str:
+    return name.lower().translate(_SKELETON)
+
+
+def _glob(parts: list[str], name: str) -> bool:
+    """Whether a name fits a pattern that was cut at its stars: first and last stand at the ends, the others follow in order."""
+    first, *middle, last = parts
+    if not name.startswith(first) or not name.endswith(last) or len(name) < len(first) + len(last):
+        return False
+    at, end = len(first), len(name) - len(last)
+    for part in middle:
+        at = name.find(part, at, end)
+        if at < 0:
+            return False
+        at += len(part)
+    return True
