@@ -214,6 +214,15 @@ class SqliteFile:
         return connection
 
 
+def format_of(path: Path) -> int:
+    """The format of the store at a path, which is only looked at."""
+    if not path.exists():
+        raise NotAStore(f"there is no store at {path}")
+    file = SqliteFile.__new__(SqliteFile)
+    file._place, file.path, file.wal, file.busy_ms = path, str(path), f"{path}-wal", BUSY_MS
+    return file._identify()
+
+
 def _odd_remedy(name: str) -> str:
     if name in ("-wal", "-journal"):  # a link may lead to the real one: who removes it loses what was committed last
         return "If it leads to the real file, put that in its place: the newest commits may stand in it. Otherwise move it away."

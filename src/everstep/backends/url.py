@@ -55,6 +55,14 @@ def open_builder(target: str | os.PathLike[str]) -> Builder:
     return SqliteBuilder(_file(target))
 
 
+def formats(url: str | os.PathLike[str] | None) -> tuple[int, int]:
+    """The format that a store in a file has, and the one that opening it brings it to. Changes nothing."""
+    from everstep.backends.sqlite_file import format_of
+    from everstep.backends.sqlite_format import FORMAT
+
+    return format_of(default_path(Path.cwd()) if url is None else _file(url)), FORMAT
+
+
 def _file(url: str | os.PathLike[str]) -> Path:
     """The path of a store in a file."""
     if isinstance(url, os.PathLike):

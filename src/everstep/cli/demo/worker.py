@@ -57,7 +57,10 @@ def tell(what: str, **facts: Any) -> None:
 def main(address: str, verb: str, run: str, doomed: str | None = None) -> None:
     worker = Worker(run, doomed)
     model.wait = worker.wait
-    worker.work(address, verb == "resume")
+    try:
+        worker.work(address, verb == "resume")
+    except everstep.EverstepError as error:
+        sys.exit(f"{error.message} [{error.code}]")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,119 @@
+"""What every command stands on: the options that all have, the store and the settings that they name, how an answer is given.
+
+A command is a function of an `App` and of its own options, made by `command`; it returns an exit code or None. It may raise any
+error of ours: `main` turns it into a sentence and an exit code.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
+
+import click
+
+from everstep.cli.output import Output
+
+if TYPE_CHECKING:
+    from everstep.api import Store
+    from everstep.redact import Redactor
+
+
+class App:
+    """One call of the command line."""
+
+    def __init__(self, store: str | None, as_json: bool, colour: str, quiet: bool, debug: bool, config: str | None):
+        self.url = store
+        self.out = Output(as_json, colour, quiet)
+        self.debug = debug
+        self.config = config
+
+    @functools.cached_property
+    def settings(self) -> Any:
+        """What configuration, environment and arguments say."""
+        from everstep.config.settings import load
+
+        return load(file=self.config, arguments={} if self.url is None else {"store": self.url})
+
+    @functools.cached_property
+    def redactor(self) -> Redactor:
+        """What hides secrets in everything that is printed."""
+        from everstep.redact import Redactor
+
+        return Redactor.default()
+
+    def hidden(self, value: Any) -> Any:
+        """A stored value as it may be shown."""
+        return self.redactor.value(value)
+
+    def open(self, create: bool = False, **options: Any) -> Store:
+        """The store that the command is about. Only commands that begin something make a new one."""
+        import everstep
+        from everstep.errors import NotAStore
+
+        try:
+            store = everstep.open(self.url, create=create, **options)
+        except NotAStore as error:
+            if error.message.startswith("there is no store"):
+                error.remedy = "`everstep init` makes one here; --store names another; `everstep demo` leaves one to look at."
+            raise
+        if self.debug:
+            from everstep.cli.trace import traced
+
+            traced(store)
+        return store
+
+    def imports(self) -> tuple[str, ...]:
+        """The modules that the configuration names."""
+        return tuple(self.settings.values["imports"].value or ())
+
+    def import_modules(self, names: tuple[str, ...]) -> None:
+        """Import the modules that define the workflows of this command. Only names that the person gave, never one from a store."""
+        from everstep.cli.targets import import_module
+
+        for name in names:
+            import_module(name)
+
+
+_COMMON: tuple[Callable[[Any], Any], ...] = (
+    click.option("--store", "-s", metavar="URL", envvar="EVERSTEP_STORE", help="The store: a path or a URL. Default: .everstep/store.db, found upward."),
+    click.option("--json", "as_json", is_flag=True, help="Answer in JSON."),
+    click.option("--color", "colour", type=click.Choice(["auto", "always", "never"]), default="auto", help="Colours; NO_COLOR counts, too."),
+    click.option("--quiet", "-q", is_flag=True, help="Say nothing but the answer."),
+    click.option("--config", metavar="FILE", help="The configuration file; default: everstep.toml or pyproject.toml, found upward."),
+    click.option("--debug", is_flag=True, help="Show every call to the store with its time, and the traceback of an error."),
+)  # fmt: skip
+
+
+def command(name: str, **settings: Any) -> Callable[[Callable[..., int | None]], click.Command]:
+    """Make a function of an `App` a command."""
+
+    def wrap(function: Callable[..., int | None]) -> click.Command:
+        @functools.wraps(function)
+        def call(store: str | None, as_json: bool, colour: str, quiet: bool, config: str | None, debug: bool, **given: Any) -> int:
+            app = App(store, as_json, colour, quiet, debug, config)
+            click.get_current_context().obj = app
+            return function(app, **given) or 0
+
+        decorated: Callable[..., int] = call
+        for option in reversed(_COMMON):
+            decorated = option(decorated)
+        made: Any = click.command(name, **settings)
+        return cast(click.Command, made(decorated))
+
+    return wrap
+
+
+def interactive() -> bool:
+    """Whether there is a person to ask."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def confirm_or_stop(app: App, question: str, yes: bool) -> bool:
+    """Whether to do what cannot be undone. Without a terminal only `--yes` says so."""
+    if yes:
+        return True
+    if not interactive():
+        raise click.UsageError(f"{question} Nobody can answer here: say so with --yes.")
+    return click.confirm(question, err=True)

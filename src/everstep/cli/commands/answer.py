@@ -1,0 +1,59 @@
+"""`everstep answer`: the value that ends a wait at a gate; the first answer stands."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from everstep.cli import facts, targets
+from everstep.cli.app import App, interactive
+from everstep.cli.app import command as make
+from everstep.cli.plain import shown
+from everstep.cli.refs import RUN
+from everstep.cli.text import cell, safe
+from everstep.errors import NotFound
+
+
+@make("answer")
+@click.argument("run", type=RUN)
+@click.argument("gate", required=False)
+@click.argument("value", required=False)
+@click.option("--by", help="Who answers.")
+@click.option("--early", is_flag=True, help="Answer a gate that the run has not come to, although it waits at another one.")
+@click.option("--text", "as_text", is_flag=True, help="VALUE is text, also if it looks like JSON.")
+def command(app: App, run: str, gate: str | None, value: str | None, by: str | None, early: bool, as_text: bool) -> None:
+    """Answer GATE of RUN with VALUE (JSON or text). Without a gate, the gates that wait are listed."""
+    with app.open() as store:
+        waiting = [found for found in store.gates(run) if not found.answered]
+        if gate is None:
+            _list(app, run, waiting)
+            return
+        if value is None:
+            value = _ask(app, gate, waiting)
+        store.answer(run, gate, value if as_text else targets.value_of(value), by=by, early=early)
+        id = store.get(run).id
+    if app.out.as_json:
+        app.out.data("answer", {"run": id, "gate": gate, "value": value if as_text else targets.value_of(value)})
+    app.out.say(f"answered; everstep resume {id} goes on with it", "dim")
+
+
+def _list(app: App, run: str, waiting: list[Any]) -> None:
+    if app.out.as_json:
+        app.out.data("gates", [facts.of_gate(gate, app.hidden) for gate in waiting])
+        return
+    if not waiting:
+        raise NotFound(f"run {run!r} waits at no gate", remedy="everstep show RUN tells how it stands.")
+    for gate in waiting:
+        choices = f" ({' | '.join(shown(choice, 40) for choice in gate.choices)})" if gate.choices else ""
+        app.out.line(f"{safe(gate.name)}: {cell(app.hidden(gate.ask) or '', 400)}{choices}")
+
+
+def _ask(app: App, gate: str, waiting: list[Any]) -> str:
+    if not interactive():
+        raise click.UsageError("Missing argument 'VALUE'. Give the answer.")
+    found = next((one for one in waiting if gate in (one.name, one.address)), None)
+    if found is not None:
+        app.out.say(cell(app.hidden(found.ask) or "", 400))
+    choices = click.Choice([str(choice) for choice in found.choices]) if found is not None and found.choices else None
+    return str(click.prompt("Answer", type=choices, err=True))

@@ -1,0 +1,26 @@
+"""`everstep blame`: which checkpoint, and so which step, last changed a part of the state."""
+
+from __future__ import annotations
+
+import click
+
+from everstep.cli import facts
+from everstep.cli.app import App
+from everstep.cli.app import command as make
+from everstep.cli.paths import parse
+from everstep.cli.refs import REF
+from everstep.cli.text import cell
+
+
+@make("blame")
+@click.argument("ref", type=REF)
+@click.argument("path")
+def command(app: App, ref: str, path: str) -> None:
+    """Tell which step last changed what stands at PATH: messages[2].content."""
+    with app.open() as store:
+        one = store.blame(ref, parse(path))
+    if app.out.as_json:
+        app.out.data("blame", {"path": path, "checkpoint": facts.of_checkpoint(one)})
+        return
+    parts = [app.out.style(one.ref, "bold"), app.out.when(one.at), f"step {cell(one.step, 60)}" if one.step else one.kind]
+    app.out.line("  ".join([*parts, cell(app.hidden(one.note) or "", 100)]).rstrip())

@@ -1,0 +1,60 @@
+"""`everstep checkpoint`: keeps the JSON state of a script in any language. Each call is one durable checkpoint of a run."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+import click
+
+from everstep.cli import facts, targets
+from everstep.cli.app import App
+from everstep.cli.app import command as make
+from everstep.cli.refs import RUN
+from everstep.errors import InvalidArgument, Waiting
+
+
+@make("checkpoint")
+@click.argument("run", type=RUN)
+@click.option("--state", "file", metavar="FILE", default="-", show_default=True, help="A JSON file; - is standard input.")
+@click.option("--note", help="A sentence on it.")
+@click.option("--tag", "tags", multiple=True, help="A short name on it; may be given several times.")
+@click.option("--meta", multiple=True, metavar="KEY=VALUE", help="Metadata; may be given several times.")
+@click.option("--done", is_flag=True, help="The run has ended well with this state.")
+def command(app: App, run: str, file: str, note: str | None, tags: tuple[str, ...], meta: tuple[str, ...], done: bool) -> None:
+    """Save a JSON state as a checkpoint of RUN, which begins with the first one."""
+    state = _json(file)
+    with app.open(create=True) as store:
+        one = _save(store, run, state, {"note": note, "tags": tags, "meta": dict(_pair(text) for text in meta) or None}, done)
+        one = store.checkpoint(one.ref)
+    if app.out.as_json:
+        app.out.data("checkpoint", facts.of_checkpoint(one))
+    else:
+        app.out.line(one.ref)
+
+
+def _save(store: Any, run: str, state: Any, about: dict[str, Any], done: bool) -> Any:
+    """Save, and leave the run waiting for what the script saves next, unless that was the last one."""
+    with suppress(Waiting), store.run(run) as opened:
+        one = opened.checkpoint(state=state, **about)
+        if not done:
+            raise Waiting(opened.id, "its next checkpoint")
+    return one
+
+
+def _json(file: str) -> Any:
+    import json
+    import sys
+
+    text = sys.stdin.read() if file == "-" else targets.read(file)
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise InvalidArgument(f"{'standard input' if file == '-' else repr(file)} is no JSON: {error}") from error
+
+
+def _pair(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise click.UsageError(f"--meta {text!r} is no KEY=VALUE")
+    return name, targets.value_of(value)

@@ -1,0 +1,43 @@
+"""`everstep cleanup`: all that retention asks for, in one go: delete ended runs, prune, gc, give the space back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from everstep.cli.app import App, confirm_or_stop
+from everstep.cli.app import command as make
+from everstep.cli.commands.gc import of_collected
+from everstep.cli.commands.prune import of_plan, print_plan
+from everstep.cli.retaining import chosen, retention_options
+from everstep.cli.text import plural, safe, size
+from everstep.cli.times import SPAN
+
+
+@make("cleanup")
+@retention_options
+@click.option("--seconds", type=SPAN, metavar="SPAN", help="Stop after this time; the next one goes on.")
+@click.option("--dry-run", is_flag=True, help="Change nothing; say what would go, and why.")
+@click.option("--yes", "-y", is_flag=True, help="Delete runs without asking.")
+def command(app: App, seconds: float | None, dry_run: bool, yes: bool, **given: Any) -> int:
+    """Delete runs that have ended, prune and gc, as the options or the store's own retention say."""
+    retention = chosen(given)
+    with app.open() as store:
+        if not dry_run and not yes:
+            runs = store.cleanup(retention, dry_run=True, seconds=seconds).deleted
+            if runs and not confirm_or_stop(app, f"{plural(len(runs), 'run')} would be deleted for good. Go on?", yes):
+                return 1
+        found = store.cleanup(retention, dry_run=dry_run, seconds=seconds)
+    if app.out.as_json:
+        deleted = [{"run": one.run, "bytes": one.bytes, "reason": one.reason} for one in found.deleted]
+        app.out.data(
+            "cleanup", {"dry_run": dry_run, "deleted": deleted, "pruned": of_plan(found.pruned), "collected": of_collected(found.collected)}
+        )
+        return 0
+    for one in found.deleted:
+        app.out.line(f"{one.run}  {size(one.bytes)}  {safe(one.reason)}")
+    print_plan(app, found.pruned)
+    would = "would be deleted" if dry_run else "deleted"
+    app.out.say(f"{plural(len(found.deleted), 'run')} {would}; {size(found.collected.given_back)} given back to the disk")
+    return 0

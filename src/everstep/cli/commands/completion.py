@@ -1,0 +1,29 @@
+"""`everstep completion`: the script that completes commands, options, runs and refs in a shell."""
+
+from __future__ import annotations
+
+import click
+
+from everstep.cli.app import App
+from everstep.cli.app import command as make
+
+_INSTALL = {
+    "bash": 'eval "$(everstep completion bash)"    # in ~/.bashrc',
+    "zsh": 'eval "$(everstep completion zsh)"    # in ~/.zshrc',
+    "fish": "everstep completion fish | source    # in ~/.config/fish/config.fish",
+}
+
+
+@make("completion")
+@click.argument("shell", type=click.Choice(list(_INSTALL)))
+def command(app: App, shell: str) -> None:
+    """Print the completion script for SHELL."""
+    from click.shell_completion import get_completion_class
+
+    from everstep.cli.main import group
+
+    found = get_completion_class(shell)
+    if found is None:
+        raise click.UsageError(f"there is no completion for {shell}")
+    app.out.line(found(group, {}, "everstep", "_EVERSTEP_COMPLETE").source())
+    app.out.say(f"to have it always: {_INSTALL[shell]}")

@@ -1,0 +1,94 @@
+"""`everstep config`: show every setting with where it comes from, check a file, rewrite older keys."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from everstep.cli import exits
+from everstep.cli.app import App
+from everstep.cli.app import command as make
+from everstep.cli.plain import shown, to_json
+from everstep.cli.text import safe
+from everstep.errors import NotFound
+
+
+@click.group("config")
+def command() -> None:
+    """Show, check or rewrite the configuration."""
+
+
+@make("show")
+@click.argument("key", required=False)
+def show(app: App, key: str | None) -> None:
+    """Print every setting, or KEY alone, with its value and its origin."""
+    values = app.settings.values
+    if key is not None and key not in values:
+        raise NotFound(f"there is no setting {key!r:.100}", remedy="everstep config show lists them all.")
+    chosen = values if key is None else {key: values[key]}
+    hidden = {name: app.hidden({name.rpartition(".")[2]: one.value})[name.rpartition(".")[2]] for name, one in chosen.items()}
+    if app.out.as_json:
+        app.out.data("config", {name: {"value": to_json(hidden[name]), "origin": one.origin} for name, one in chosen.items()})
+        return
+    app.out.table(("KEY", "VALUE", "FROM"), [(name, shown(hidden[name], 60), safe(one.origin)) for name, one in chosen.items()])
+
+
+@make("validate")
+@click.argument("file", required=False)
+def validate(app: App, file: str | None) -> int:
+    """Check a configuration file: the one that counts here, or FILE. Ends with 6 if something is wrong with it."""
+    from everstep.config.settings import faults
+
+    path = _file(app, file)
+    found = faults(path)
+    if app.out.as_json:
+        app.out.data("validate", {"file": str(path), "ok": not found, "faults": found})
+    for fault in found if not app.out.as_json else ():
+        app.out.line(safe(str(fault), lines=True))
+    app.out.say(f"{path}: {'all good' if not found else f'{len(found)} faults'}", "green" if not found else "red")
+    return exits.FOUND if found else exits.OK
+
+
+@make("migrate")
+@click.argument("file", required=False)
+@click.option("--dry-run", is_flag=True, help="Change nothing; print what would be written.")
+def migrate(app: App, file: str | None, dry_run: bool) -> None:
+    """Rewrite older keys of a configuration file as today's."""
+    from everstep.config.migrate import rewritten
+
+    path = _file(app, file)
+    text, changes = rewritten(path.read_text(encoding="utf-8"))
+    if changes and not dry_run:
+        _replace(path, text)
+    if app.out.as_json:
+        app.out.data("migrate", {"file": str(path), "dry_run": dry_run, "changes": changes})
+        return
+    for change in changes:
+        app.out.line(safe(change))
+    if dry_run and changes:
+        app.out.line(safe(text, lines=True))
+    app.out.say(f"{path}: {'nothing to rewrite' if not changes else 'would be rewritten' if dry_run else 'rewritten'}")
+
+
+def _file(app: App, given: str | None) -> Path:
+    """The file that is meant: the one that was named, or else the one that counts here."""
+    from everstep.config.find import find_file
+
+    found = given or app.config or find_file()
+    if found is None:
+        raise NotFound("there is no configuration file here", remedy="everstep init --config-file writes one to begin with.")
+    path = Path(found)
+    if not path.is_file():
+        raise NotFound(f"there is no file {str(path)!r}", remedy="Name a file that is there.")
+    return path
+
+
+def _replace(path: Path, text: str) -> None:
+    temporary = path.with_name(f".{path.name}.new")
+    temporary.write_text(text, encoding="utf-8")
+    temporary.replace(path)
+
+
+for _one in (show, validate, migrate):
+    command.add_command(_one)

@@ -1,0 +1,56 @@
+"""`everstep diff`: what is different between two states, by path."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from everstep.cli import facts
+from everstep.cli.app import App
+from everstep.cli.app import command as make
+from everstep.cli.paths import shown as path_shown
+from everstep.cli.plain import shown
+from everstep.cli.refs import REF
+from everstep.cli.text import plural, safe
+
+_SIGNS = {"added": ("+", "green"), "removed": ("-", "red"), "changed": ("~", "yellow")}
+
+
+@make("diff")
+@click.argument("a", type=REF)
+@click.argument("b", type=REF, required=False)
+@click.option("--limit", "-n", type=click.IntRange(1, 1_000_000), default=200, show_default=True, help="How many differences are printed.")
+@click.option("--full", is_flag=True, help="Print values in full.")
+@click.option("--exit-code", is_flag=True, help="End with 6 if there is a difference.")
+def command(app: App, a: str, b: str | None, limit: int, full: bool, exit_code: bool) -> int:
+    """Compare two states. With one ref, what its checkpoint changed."""
+    with app.open() as store:
+        one, other = (_before(store, a), a) if b is None else (a, b)
+        changes = store.diff(one, other)
+    if app.out.as_json:
+        app.out.data("diff", {"a": one, "b": other, "changes": [facts.of_change(change, app.hidden) for change in changes]})
+    else:
+        _print(app, changes, limit, 1_000_000 if full else 200)
+    return 6 if exit_code and changes else 0
+
+
+def _before(store: Any, ref: str) -> str:
+    """The checkpoint before one."""
+    one = store.checkpoint(ref)
+    if one.number == 1:
+        raise click.UsageError(f"{one.ref} is the first checkpoint; name the one to compare it with")
+    return f"{one.run}@{one.number - 1}"
+
+
+def _print(app: App, changes: list[Any], limit: int, longest: int) -> None:
+    if not changes:
+        app.out.say("no difference")
+    for change in changes[:limit]:
+        sign, colour = _SIGNS[change.kind]
+        told = facts.of_change(change, app.hidden)
+        before, after = (shown(told[name], longest) for name in ("before", "after"))
+        value = after if change.kind == "added" else before if change.kind == "removed" else f"{before} -> {after}"
+        app.out.line(f"{app.out.style(sign, colour)} {app.out.style(safe(path_shown(change.path)), 'bold')}: {value}")
+    if len(changes) > limit:
+        app.out.say(f"{plural(len(changes) - limit, 'more difference')}; --limit shows more")

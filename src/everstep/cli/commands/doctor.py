@@ -1,0 +1,27 @@
+"""`everstep doctor`: what is unsafe, wasteful or left over in a store, and what to do about it."""
+
+from __future__ import annotations
+
+from everstep.cli import exits
+from everstep.cli.app import App
+from everstep.cli.app import command as make
+from everstep.cli.text import safe
+
+_SIGNS = {"ok": ("✓", "green"), "warn": ("!", "yellow"), "bad": ("✗", "red")}
+
+
+@make("doctor")
+def command(app: App) -> int:
+    """Report unsafe settings and leftovers. Ends with 6 if there is something to do."""
+    with app.open() as store:
+        found = store.doctor()
+    if app.out.as_json:
+        data = [{"level": one.level, "name": one.name, "sentence": one.sentence, "remedy": one.remedy} for one in found]
+        app.out.data("doctor", {"level": found.level, "findings": data})
+        return exits.OK if found.ok else exits.FOUND
+    for one in found:
+        sign, colour = _SIGNS[one.level]
+        app.out.line(f"{app.out.style(sign, colour)} {app.out.style(safe(one.name), 'bold')}: {safe(one.sentence)}")
+        if one.remedy:
+            app.out.line(f"    {safe(one.remedy)}")
+    return exits.OK if found.ok else exits.FOUND

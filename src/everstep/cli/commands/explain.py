@@ -1,0 +1,62 @@
+"""`everstep explain`: what an error code means, and what to do about it."""
+
+from __future__ import annotations
+
+import inspect
+
+import click
+
+from everstep import errors
+from everstep.cli.app import App
+from everstep.cli.app import command as make
+from everstep.cli.exits import code_of
+from everstep.errors import NotFound
+
+
+def classes() -> dict[str, type[BaseException]]:
+    """Every error of ours by its code."""
+    found = [one for _, one in inspect.getmembers(errors, inspect.isclass) if issubclass(one, BaseException) and "code" in vars(one)]
+    return dict(sorted((str(vars(one)["code"]), one) for one in found))
+
+
+class CodeArgument(click.ParamType[str]):
+    name = "code"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[click.shell_completion.CompletionItem]:
+        from click.shell_completion import CompletionItem
+
+        return [CompletionItem(code, help=one.__name__) for code, one in classes().items() if code.startswith(incomplete.upper())]
+
+
+@make("explain")
+@click.argument("code", type=CodeArgument(), required=False)
+def command(app: App, code: str | None) -> None:
+    """Explain an error CODE such as E301; without one, list them all."""
+    known = classes()
+    if code is None:
+        _list(app, known)
+        return
+    one = known.get(code.upper())
+    if one is None:
+        raise NotFound(f"there is no error {code!r:.40}", remedy="everstep explain lists all codes.")
+    sentence, remedy = _sentence(one), str(one.remedy)  # type: ignore[attr-defined]
+    exit_code = code_of(one.__new__(one))
+    if app.out.as_json:
+        app.out.data(
+            "explain", {"code": code.upper(), "name": one.__name__, "sentence": sentence, "remedy": remedy, "exit_code": exit_code}
+        )
+        return
+    app.out.line(f"{app.out.style(code.upper(), 'bold')} {one.__name__}: {sentence}")
+    app.out.line(remedy)
+    app.out.line(f"A command that meets it ends with {exit_code}. More: docs/errors.md.")
+
+
+def _sentence(one: type[BaseException]) -> str:
+    return (one.__doc__ or "").strip().splitlines()[0]
+
+
+def _list(app: App, known: dict[str, type[BaseException]]) -> None:
+    if app.out.as_json:
+        app.out.data("codes", [{"code": code, "name": one.__name__, "sentence": _sentence(one)} for code, one in known.items()])
+        return
+    app.out.table(("CODE", "NAME", "MEANING"), [(code, one.__name__, _sentence(one)) for code, one in known.items()])

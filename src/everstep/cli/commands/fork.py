@@ -1,0 +1,75 @@
+"""`everstep fork`: a new run that begins at a checkpoint of another, perhaps with an edited state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from everstep.cli import facts, targets
+from everstep.cli.app import App
+from everstep.cli.app import command as make
+from everstep.cli.paths import parse
+from everstep.cli.refs import REF
+from everstep.errors import InvalidArgument
+
+
+@make("fork")
+@click.argument("ref", type=REF)
+@click.argument("id", required=False)
+@click.option(
+    "--set",
+    "changes",
+    multiple=True,
+    metavar="PATH=VALUE",
+    help="Change the state: topic=logs, messages[0].text='hi'; VALUE is JSON or text.",
+)
+@click.option("--unset", "removed", multiple=True, metavar="PATH", help="Remove something from the state.")
+@click.option("--state", "file", metavar="FILE", help="Begin with this JSON state instead; - is standard input.")
+def command(app: App, ref: str, id: str | None, changes: tuple[str, ...], removed: tuple[str, ...], file: str | None) -> None:
+    """Begin a new run at REF, with the id ID if it is given."""
+    edit = _edit(changes, removed, file)
+    with app.open() as store:
+        run = store.fork(ref, id, edit)
+    if app.out.as_json:
+        app.out.data("fork", facts.of_run(run))
+    else:
+        app.out.line(run.id)
+        app.out.say(f"forked from {run.parent}@{run.parent_number}; everstep resume {run.id} goes on from there", "dim")
+
+
+def _edit(changes: tuple[str, ...], removed: tuple[str, ...], file: str | None) -> Callable[[Any], Any] | None:
+    if not changes and not removed and file is None:
+        return None
+    pairs = [_pair(text) for text in changes]
+    paths = [parse(text) for text in removed]
+    whole = None if file is None else [targets.value_of(f"@{file}")]
+
+    def edit(state: Any) -> Any:
+        state = state if whole is None else whole[0]
+        for path, value in pairs:
+            _holder(state, path)[path[-1]] = value
+        for path in paths:
+            del _holder(state, path)[path[-1]]
+        return state
+
+    return edit
+
+
+def _pair(text: str) -> tuple[tuple[Any, ...], Any]:
+    path, equals, value = text.partition("=")
+    if not equals or not path:
+        raise click.UsageError(f"--set {text!r} is no PATH=VALUE")
+    return parse(path), targets.value_of(value)
+
+
+def _holder(state: Any, path: tuple[Any, ...]) -> Any:
+    for key in path[:-1]:
+        try:
+            state = state[key]
+        except (KeyError, IndexError, TypeError):
+            raise InvalidArgument(f"the state has no {key!r:.100}, so nothing can be changed in it") from None
+    if not isinstance(state, (dict, list)) or (isinstance(state, list) and not isinstance(path[-1], int)):
+        raise InvalidArgument(f"{path[-1]!r:.100} cannot be changed: what holds it is a {type(state).__name__}")
+    return state

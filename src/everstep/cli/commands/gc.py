@@ -1,0 +1,31 @@
+"""`everstep gc`: free what nothing refers to any more, and give the space back, while others go on writing."""
+
+from __future__ import annotations
+
+import click
+
+from everstep.cli.app import App
+from everstep.cli.app import command as make
+from everstep.cli.text import plural, safe, size
+
+
+@make("gc")
+@click.option("--dry-run", is_flag=True, help="Change nothing; say what would be freed.")
+@click.option("--compact", is_flag=True, help="Rebuild the store without any free space; keeps writers out meanwhile.")
+def command(app: App, dry_run: bool, compact: bool) -> int:
+    """Free the chunks that nothing refers to."""
+    with app.open() as store, app.out.progress("looking") as progress:
+        found = store.gc(dry_run=dry_run, compact=compact, progress=progress)
+    if app.out.as_json:
+        app.out.data("gc", of_collected(found))
+    else:
+        would = "would be freed" if dry_run else "freed"
+        app.out.say(f"{plural(found.chunks, 'chunk')} {would}, {size(found.freed)}; {size(found.given_back)} given back to the disk")
+        for problem in found.problems:
+            app.out.say(safe(problem), "red")
+    return 5 if found.problems else 0
+
+
+def of_collected(found: object) -> dict[str, object]:
+    names = ("families", "chunks", "freed", "kept", "given_back", "problems", "dry_run", "complete")
+    return {name: getattr(found, name) for name in names}

@@ -1,0 +1,49 @@
+"""`everstep init`: a store in this folder, with its own .gitignore, and a configuration file to begin with if asked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from everstep.cli.app import App
+from everstep.cli.app import command as make
+
+_CONFIG = """# Everstep's configuration. `everstep config show` prints every key with its value and where that comes from.
+store = ".everstep/store.db"
+# preset = "production"
+
+# [retention]
+# keep_last = 20
+"""
+
+
+@make("init")
+@click.argument("folder", default=".")
+@click.option("--config-file", is_flag=True, help="Write an everstep.toml to begin with, too.")
+def command(app: App, folder: str, config_file: bool) -> None:
+    """Make a store in FOLDER: .everstep/store.db. One that is there already stays as it is."""
+    import everstep
+
+    place = Path(folder) / ".everstep" / "store.db"
+    if not Path(folder).is_dir():
+        raise click.UsageError(f"{folder!r} is no folder")
+    is_new = not place.exists()
+    everstep.open(place if app.url is None else app.url).close()
+    where = app.url or str(place)
+    written = config_file and _write(Path(folder) / "everstep.toml")
+    if app.out.as_json:
+        app.out.data("init", {"store": where, "new": is_new, "config": str(Path(folder) / "everstep.toml") if written else None})
+    else:
+        app.out.say(f"{'made' if is_new else 'there is already'} {where}")
+        if written:
+            app.out.say(f"made {Path(folder) / 'everstep.toml'}")
+
+
+def _write(path: Path) -> bool:
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(_CONFIG)
+    except FileExistsError:
+        return False
+    return True

@@ -1,0 +1,61 @@
+"""`everstep prune`: drop the states of checkpoints that retention does not keep; their records stay, and prove the chain."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from everstep.cli.app import App
+from everstep.cli.app import command as make
+from everstep.cli.refs import RUN
+from everstep.cli.retaining import chosen, retention_options
+from everstep.cli.text import plural, safe, size
+
+
+@make("prune")
+@click.argument("run", type=RUN, required=False)
+@retention_options
+@click.option("--dry-run", is_flag=True, help="Change nothing; say what would go, and why.")
+def command(app: App, run: str | None, dry_run: bool, **given: Any) -> int:
+    """Drop states of RUN, or of all runs: by the options, or else as the store's and the runs' own retention says."""
+    retention = chosen(given)
+    with app.open() as store, app.out.progress("pruning") as progress:
+        plan = store.prune(retention, run=run, dry_run=dry_run, progress=progress)
+    if app.out.as_json:
+        app.out.data("prune", of_plan(plan))
+    else:
+        print_plan(app, plan)
+    return 0 if not plan.unread else 5
+
+
+def of_plan(plan: Any) -> dict[str, Any]:
+    """A plan in the words of JSON."""
+    runs = [
+        {
+            "run": one.run, "freed": one.freed, "added": one.added, "problem": one.problem,
+            "decisions": [{"number": d.number, "kept": d.kept, "reason": d.reason, "bytes": d.bytes} for d in one.decisions],
+        }
+        for one in plan.runs
+    ]  # fmt: skip
+    return {
+        "dry_run": plan.dry_run,
+        "complete": plan.complete,
+        "dropped": plan.dropped,
+        "freed": plan.freed,
+        "runs": runs,
+        "unread": plan.unread,
+    }
+
+
+def print_plan(app: App, plan: Any) -> None:
+    for one in plan.runs:
+        for decision in one.decisions:
+            if not decision.kept:
+                app.out.line(f"{one.run}@{decision.number}  {size(decision.bytes)}  {safe(decision.reason)}")
+        if one.problem:
+            app.out.say(f"{one.run}: {safe(one.problem)}", "yellow")
+    for name in plan.unread:
+        app.out.say(f"{safe(name)}", "red")
+    would = "would be dropped" if plan.dry_run else "dropped"
+    app.out.say(f"{plural(plan.dropped, 'state')} {would}, {size(plan.freed)}; everstep gc frees what they alone held")

@@ -1,0 +1,44 @@
+"""`everstep restore`: a saved state, exactly as it was, as JSON. Nothing is masked: a script goes on from it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from everstep.cli.app import App
+from everstep.cli.app import command as make
+from everstep.cli.plain import dumps, to_json
+from everstep.cli.refs import REF
+
+
+@make("restore")
+@click.argument("ref", type=REF)
+@click.option("--output", "-o", metavar="FILE", help="Write it there instead of printing it; a file in that place is replaced at once.")
+@click.option("--newest-good", is_flag=True, help="Where it is damaged, go back to the newest good one, and say what was passed over.")
+def command(app: App, ref: str, output: str | None, newest_good: bool) -> None:
+    """Print the state of REF as JSON. The run is not changed."""
+    with app.open() as store:
+        if newest_good:
+            found = store.load(ref, newest_good=True)
+            name, state = f"{found.run}@{found.number}", found.state
+            if found.skipped:
+                app.out.say(str(found), "yellow")
+        else:
+            name = store.checkpoint(ref).ref
+            state = store.load(name)
+    text = dumps(to_json(state), indent=2)
+    if output is not None:
+        _write(Path(output), text + "\n")
+        app.out.say(f"{name} -> {output}")
+    if app.out.as_json:
+        app.out.data("state", {"ref": name, "path": [], "state": to_json(state) if output is None else None, "file": output})
+    elif output is None:
+        app.out.line(text)
+
+
+def _write(path: Path, text: str) -> None:
+    """All of it or nothing: half a state would be worse than none."""
+    temporary = path.with_name(f".{path.name}.new")
+    temporary.write_text(text, encoding="utf-8")
+    temporary.replace(path)

@@ -1,0 +1,60 @@
+"""`everstep resume`: go on with a run that stopped; what it had finished is not paid for again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from everstep.cli import outcome, targets
+from everstep.cli.app import App
+from everstep.cli.app import command as make
+from everstep.cli.choosing import run_of
+from everstep.cli.refs import RUN
+from everstep.cli.watching import watch
+from everstep.errors import UnknownWorkflow
+
+
+@make("resume")
+@click.argument("run", type=RUN, required=False)
+@click.option(
+    "--import", "modules", multiple=True, metavar="MODULE", help="What defines the workflow: a module, a .py file or a YAML file."
+)
+@click.option("--from-step", metavar="STEP", help="Run this step and all after it again, on a fork.")
+@click.option(
+    "--replay",
+    type=click.Choice(["normal", "validate", "republish"]),
+    default="normal",
+    show_default=True,
+    help="validate runs everything again, writes nothing and reports what differs.",
+)
+@click.option("--accept", multiple=True, metavar="STEP", help="Take this step's recorded result although its input has changed.")
+@click.option("--anyway", is_flag=True, help="Go on under a definition that is not compatible.")
+@click.option("--answer", "answers", multiple=True, metavar="GATE=VALUE", help="Answer a gate first.")
+@click.option("--check", is_flag=True, help="Only say whether it can be resumed, and why not.")
+def command(app: App, run: str | None, modules: tuple[str, ...], check: bool, answers: tuple[str, ...], **options: Any) -> int:
+    """Go on with RUN. Its workflow must be known: name the module that defines it with --import, or in the configuration (imports)."""
+    app.import_modules((*app.imports(), *modules))
+    with app.open() as store:
+        watch(app, store)
+        name = run_of(app, store, run, "resume", lambda found: not found.open)
+        if check:
+            return _check(app, store.can_resume(name))
+        for text in answers:
+            gate, equals, value = text.partition("=")
+            if not equals:
+                raise click.UsageError(f"--answer {text!r} is no GATE=VALUE")
+            store.answer(name, gate, targets.value_of(value))
+        try:
+            return outcome.tell(app, store.resume(name, **options))
+        except UnknownWorkflow as error:
+            error.remedy = f"Name what defines it: everstep resume {name} --import MODULE (a module, a .py file or a YAML file)."
+            raise
+
+
+def _check(app: App, found: Any) -> int:
+    if app.out.as_json:
+        app.out.data("can_resume", {"run": found.run, "can_resume": bool(found), "reasons": found.reasons})
+    else:
+        app.out.line(str(found))
+    return 0 if found else 6

@@ -1,0 +1,34 @@
+"""`everstep run`: start a workflow that a file or a module defines, and drive it to its end or to where it has to wait."""
+
+from __future__ import annotations
+
+import click
+
+from everstep.cli import outcome, targets
+from everstep.cli.app import App
+from everstep.cli.app import command as make
+from everstep.cli.watching import watch
+
+
+@make("run", context_settings={"ignore_unknown_options": False})
+@click.argument("target")
+@click.argument("arguments", nargs=-1)
+@click.option("--id", "run_id", help="The id of the run. With one that exists, its run goes on, or its result is printed again.")
+@click.option("--import", "modules", multiple=True, metavar="MODULE", help="A module that defines further workflows.")
+@click.option("--input", "inputs", metavar="FILE", help="Named arguments from a JSON file; - is standard input.")
+def command(app: App, target: str, arguments: tuple[str, ...], run_id: str | None, modules: tuple[str, ...], inputs: str | None) -> int:
+    """Run TARGET: a YAML file, package.module:function or file.py:function, with ARGUMENTS (VALUE or NAME=VALUE, JSON or text)."""
+    app.import_modules(modules)
+    workflow = targets.load(target)
+    args, named = targets.arguments(arguments)
+    if inputs is not None:
+        named = {**_named(targets.value_of(f"@{inputs}")), **named}
+    with app.open(create=True) as store:
+        watch(app, store)
+        return outcome.tell(app, store.start(workflow, *args, id=run_id, **named))
+
+
+def _named(value: object) -> dict[str, object]:
+    if not isinstance(value, dict):
+        raise click.UsageError("--input is no JSON object")
+    return value

@@ -1,0 +1,77 @@
+"""`everstep runs`: what there is, newest first, filtered and paged; or the forest of forks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from everstep.cli import facts
+from everstep.cli.app import App
+from everstep.cli.app import command as make
+from everstep.cli.ids import shortened
+from everstep.cli.refs import RUN
+from everstep.cli.targets import value_of
+from everstep.cli.text import cell, size
+from everstep.cli.times import MOMENT
+from everstep.cli.tree import draw
+
+_STATUSES = ["queued", "running", "waiting", "succeeded", "failed", "cancelled"]
+
+
+@make("runs")
+@click.option("--status", type=click.Choice(_STATUSES), help="Only runs that stand so.")
+@click.option("--workflow", help="Only runs of this workflow.")
+@click.option("--tag", multiple=True, help="Only runs with this tag; may be given several times.")
+@click.option("--session", help="Only runs of this session.")
+@click.option("--parent", type=RUN, help="Only forks and children of this run.")
+@click.option("--note", help="Only runs whose note holds this text.")
+@click.option("--where", multiple=True, metavar="KEY=VALUE", help="Only runs with this metadata; may be given several times.")
+@click.option("--since", type=MOMENT, help="Written since: 2h, 3d, yesterday, 2026-11-15.")
+@click.option("--until", type=MOMENT, help="Written before.")
+@click.option("--oldest-first", is_flag=True, help="The other way round.")
+@click.option("--limit", "-n", type=click.IntRange(1, 10_000), default=20, show_default=True, help="How many.")
+@click.option("--after", type=int, metavar="CURSOR", help="Go on behind a page: the cursor that it ended with.")
+@click.option("--tree", is_flag=True, help="Draw which run was forked from which.")
+def command(app: App, tree: bool, **filters: Any) -> None:
+    """List runs, newest first."""
+    with app.open() as store:
+        page = store.runs(**_query(filters))
+        if app.out.as_json:
+            app.out.data("runs", {"runs": [facts.of_run(run) for run in page], "next": page.next})
+        elif tree:
+            draw(app.out, store, page)
+        else:
+            _print(app, store, page)
+
+
+def _query(filters: dict[str, Any]) -> dict[str, Any]:
+    where = filters.pop("where")
+    query = {name: value for name, value in filters.items() if value not in (None, (), False)}
+    if where:
+        query["meta"] = dict(_pair(text) for text in where)
+    return query
+
+
+def _pair(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise click.UsageError(f"--where {text!r} is no KEY=VALUE")
+    return name, value_of(value)
+
+
+def _print(app: App, store: Any, page: Any) -> None:
+    if not page:
+        app.out.say("no runs" if not store.stats()["runs"] else "no run fits")
+        return
+    head = ("RUN", "STATUS", "WORKFLOW", "CHECKPOINTS", "STORED", "UPDATED", "TAGS", "NOTE")
+    rows = [
+        (
+            shortened(store, run.id), run.status + ("*" if run.open else ""), cell(run.workflow or "", 30), f"{run.checkpoints:,}",
+            size(run.stored_bytes), app.out.when(run.updated_at), cell(", ".join(run.tags), 30), cell(run.note or "", 60),
+        )
+        for run in page
+    ]  # fmt: skip
+    app.out.table(head, rows, styles={1: lambda text: app.out.style(text, app.out.colour_of(text.strip(" *")))}, right=(3, 4))
+    if page.next is not None:
+        app.out.say(f"there are more: --after {page.next}")

@@ -1,0 +1,131 @@
+"""`everstep show`: a run as it stands, or one of its checkpoints. Reads no state and not the whole journal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from everstep.cli import facts
+from everstep.cli.app import App
+from everstep.cli.app import command as make
+from everstep.cli.plain import shown
+from everstep.cli.refs import REF
+from everstep.cli.text import cell, duration, safe, size
+
+_MANY = 10
+
+
+@make("show")
+@click.argument("ref", type=REF)
+@click.option("--limit", "-n", type=click.IntRange(1, 10_000), default=_MANY, show_default=True, help="How many checkpoints.")
+def command(app: App, ref: str, limit: int) -> None:
+    """Show a run, or with RUN@7 one of its checkpoints."""
+    with app.open() as store:
+        if "~" in ref or "@" in ref.removeprefix("@last"):
+            _checkpoint(app, store.checkpoint(ref))
+        else:
+            _run(app, store, store.get(ref), limit)
+
+
+def _checkpoint(app: App, one: Any) -> None:
+    if app.out.as_json:
+        app.out.data("checkpoint", facts.of_checkpoint(one))
+        return
+    app.out.line(app.out.style(one.ref, "bold"))
+    used = one.used
+    app.out.pairs(
+        [
+            ("kind", one.kind + (f" ({safe(one.trigger)})" if one.trigger else "") + (", its state was pruned" if one.pruned else "")),
+            ("at", app.out.when(one.at)),
+            ("step", cell(one.step or "", 100)),
+            ("progress", f"{one.percent:.0f} %" if one.percent is not None else ""),
+            ("note", cell(app.hidden(one.note) or "", 400)),
+            ("tags", ", ".join(one.tags)),
+            ("meta", shown(app.hidden(one.meta)) if one.meta else ""),
+            ("used", _used(used)),
+            ("digest", one.digest),
+        ]
+    )
+
+
+def _used(used: dict[str, float]) -> str:
+    parts = [f"{used['steps']:,.0f} steps" if used["steps"] else "", duration(used["seconds"]) if used["seconds"] else ""]
+    parts += [f"{used['tokens']:,.0f} tokens" if used["tokens"] else "", f"${used['cost']:,.4f}" if used["cost"] else ""]
+    return ", ".join(part for part in parts if part)
+
+
+def _run(app: App, store: Any, run: Any, limit: int) -> None:
+    checkpoints = store.checkpoints(run.id, limit=limit)
+    gates = [gate for gate in store.gates(run.id) if not gate.answered] if run.status == "waiting" else []
+    forks = store.runs(parent=run.id, limit=_MANY)
+    if app.out.as_json:
+        data = {
+            "run": facts.of_run(run), "checkpoints": [facts.of_checkpoint(one) for one in checkpoints],
+            "gates": [facts.of_gate(gate, app.hidden) for gate in gates], "forks": [facts.of_run(fork) for fork in forks],
+        }  # fmt: skip
+        app.out.data("run", data)
+        return
+    app.out.line(f"{app.out.style(run.id, 'bold')}  {app.out.status(run.status)}")
+    app.out.pairs(_about(app, run, checkpoints))
+    _gates(app, run, gates)
+    _list(app, checkpoints, run.checkpoints)
+    if forks:
+        app.out.line()
+        app.out.line(app.out.style("FORKS AND CHILDREN", "dim"))
+        for fork in forks:
+            app.out.line(
+                f"{fork.id}  {app.out.status(fork.status)}" + (f"  from {run.id}@{fork.parent_number}" if fork.parent_number else "")
+            )
+
+
+def _about(app: App, run: Any, checkpoints: Any) -> list[tuple[str, str]]:
+    origin = "" if run.parent is None else f"called by {run.parent}" if run.child else f"forked from {run.parent}@{run.parent_number}"
+    error = run.error
+    return [
+        ("workflow", cell(run.workflow or "", 100)),
+        ("session", cell(run.session or "", 100)),
+        ("origin", origin),
+        ("tags", ", ".join(run.tags)),
+        ("note", cell(app.hidden(run.note) or "", 400)),
+        ("meta", shown(app.hidden(run.meta)) if run.meta else ""),
+        ("begun", app.out.when(run.created_at)),
+        ("updated", app.out.when(run.updated_at) + (", open in a process now" if run.open else "")),
+        ("stored", size(run.stored_bytes)),
+        ("used", _used(checkpoints[0].used) if checkpoints else ""),
+        ("error", cell(app.redactor.text(f"{error['type']}: {error['message']}"), 1_000) if error else ""),
+        ("next", app.out.style(_next(run), "dim") if app.out.terminal else ""),
+    ]
+
+
+def _next(run: Any) -> str:
+    if run.status in ("failed", "running") and not run.open:
+        return f"everstep resume {run.id}"
+    return ""
+
+
+def _gates(app: App, run: Any, gates: list[Any]) -> None:
+    for gate in gates:
+        app.out.line()
+        app.out.line(f"waits at gate {app.out.style(safe(gate.name), 'bold')}: {cell(app.hidden(gate.ask) or '', 400)}")
+        if gate.choices:
+            app.out.line(f"  one of {', '.join(shown(choice, 60) for choice in gate.choices)}")
+        if app.out.terminal:
+            app.out.line(app.out.style(f"  everstep answer {run.id} {safe(gate.name)} VALUE", "dim"))
+
+
+def _list(app: App, checkpoints: Any, total: int) -> None:
+    if not checkpoints:
+        return
+    app.out.line()
+    head = ("CHECKPOINT", "KIND", "AT", "STEP", "TAGS", "NOTE")
+    rows = [
+        (
+            one.ref if len(one.ref) < 40 else f"@{one.number}", one.kind + (" (pruned)" if one.pruned else ""), app.out.when(one.at),
+            cell(one.step or "", 40), cell(", ".join(one.tags), 30), cell(app.hidden(one.note) or "", 60),
+        )
+        for one in checkpoints
+    ]  # fmt: skip
+    app.out.table(head, rows)
+    if total > len(checkpoints):
+        app.out.say(f"the newest {len(checkpoints):,} of {total:,} checkpoints; --limit shows more")

@@ -1,0 +1,59 @@
+"""`everstep stats`: how much is stored, and how runs and steps went."""
+
+from __future__ import annotations
+
+import click
+
+from everstep.cli.app import App
+from everstep.cli.app import command as make
+from everstep.cli.counting import Counted, count
+from everstep.cli.text import duration, plural, size
+from everstep.cli.times import MOMENT
+
+
+@make("stats")
+@click.option("--since", type=MOMENT, help="Only runs written since: 2h, 3d, yesterday, 2026-11-15.")
+@click.option(
+    "--runs",
+    "most",
+    type=click.IntRange(1, 1_000_000),
+    default=1_000,
+    show_default=True,
+    help="Of how many runs, the newest, steps are counted.",
+)
+def command(app: App, since: object, most: int) -> None:
+    """Count what is stored: runs by status, steps with p50, p95 and p99, bytes against full copies, resumes that came to an end."""
+    with app.open() as store:
+        stored = store.stats()
+        with app.out.progress("counting") as progress:
+            found = count(store, since, most, progress)
+    if app.out.as_json:
+        app.out.data("stats", {"store": stored, **found.facts()})
+        return
+    app.out.pairs(
+        [
+            ("runs", f"{stored['runs']:,}"),
+            ("records", f"{stored['records']:,} in {size(stored['record_bytes'])}"),
+            ("chunks", f"{stored['chunks']:,} in {size(stored['chunk_bytes'])}"),
+            ("file", size(stored["file_bytes"]) if stored["file_bytes"] else ""),
+            ("by status", ", ".join(f"{n:,} {app.out.status(status)}" for status, n in sorted(found.statuses.items()))),
+        ]
+    )
+    _steps(app, found)
+
+
+def _steps(app: App, found: Counted) -> None:
+    if not found.steps:
+        return
+    p50, p95, p99 = found.percentiles()
+    app.out.pairs(
+        [
+            (
+                "steps",
+                f"{found.steps:,} of {plural(found.runs, 'run')}, {found.failed:,} failed attempts ({found.failed / found.steps:.1%})",
+            ),
+            ("step time", f"p50 {duration(p50)}, p95 {duration(p95)}, p99 {duration(p99)}"),
+            ("spent", f"{duration(found.seconds)}, {found.tokens:,} tokens, ${found.cost:,.4f}"),
+            ("resumes", f"{found.resumed:,}, of which {found.resumed_well:,} succeeded" if found.resumed else ""),
+        ]
+    )

@@ -1,0 +1,47 @@
+"""`everstep verify`: prove the store whole, in one of three depths."""
+
+from __future__ import annotations
+
+import click
+
+from everstep.cli import exits
+from everstep.cli.app import App
+from everstep.cli.app import command as make
+from everstep.cli.text import duration, plural, safe, size
+from everstep.cli.times import SPAN
+
+
+@make("verify")
+@click.option(
+    "--depth",
+    type=click.Choice(["quick", "records", "full"]),
+    default="records",
+    show_default=True,
+    help="quick: heads and manifest; records: every digest; full: every state, too.",
+)
+@click.option("--seconds", type=SPAN, metavar="SPAN", help="Stop after this time, and say how far it came.")
+def command(app: App, depth: str, seconds: float | None) -> int:
+    """Prove the store whole. Ends with 5 if something is damaged, with 6 if the time was over before all was looked at."""
+    with app.open() as store, app.out.progress("verifying") as progress:
+        report = store.verify(depth, progress=progress, seconds=seconds)  # type: ignore[arg-type]
+    code = exits.DAMAGED if not report.ok else exits.OK if report.complete else exits.FOUND
+    if app.out.as_json:
+        names = ("depth", "ok", "complete", "runs", "records", "chunks", "unreachable", "unreachable_bytes", "seconds", "reached")
+        problems = [{"code": one.code, "where": one.where, "what": one.what} for one in report.problems]
+        app.out.data("verify", {**{name: getattr(report, name) for name in names}, "problems": problems})
+        return code
+    for problem in report.problems:
+        app.out.line(safe(str(problem)))
+    looked = (
+        f"{plural(report.runs, 'run')}, {plural(report.records, 'record')}, {plural(report.chunks, 'chunk')}, {duration(report.seconds)}"
+    )
+    app.out.say(f"{'all good' if report.ok else plural(len(report.problems), 'problem')}: {looked}", "green" if report.ok else "red")
+    if report.unreachable:
+        app.out.say(
+            f"{plural(report.unreachable, 'chunk')} that nothing refers to, {size(report.unreachable_bytes)}: everstep gc frees them"
+        )
+    if not report.complete:
+        app.out.say(f"not all was looked at: {safe(report.reached)}", "yellow")
+    if not report.ok:
+        app.out.say("everstep repair STORE NEW saves what is good")
+    return code

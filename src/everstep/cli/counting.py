@@ -1,0 +1,76 @@
+"""Counts steps, attempts and costs over the journals of many runs. Reads only; nothing is kept in memory but numbers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+_PAGE = 500
+
+
+@dataclass(slots=True)
+class Counted:
+    """What a count came to."""
+
+    statuses: Counter[str] = field(default_factory=Counter)
+    runs: int = 0
+    steps: int = 0
+    failed: int = 0
+    seconds: float = 0.0
+    tokens: int = 0
+    cost: float = 0.0
+    checkpoints: int = 0
+    resumed: int = 0
+    resumed_well: int = 0
+    times: list[float] = field(default_factory=list)
+
+    def percentiles(self) -> tuple[float, float, float]:
+        times = sorted(self.times) or [0.0]
+        last = len(times) - 1
+        return times[round(0.5 * last)], times[round(0.95 * last)], times[round(0.99 * last)]
+
+    def facts(self) -> dict[str, Any]:
+        p50, p95, p99 = self.percentiles()
+        return {
+            "statuses": dict(self.statuses),
+            "steps": {
+                "runs": self.runs, "count": self.steps, "failed": self.failed, "error_rate": self.failed / self.steps if self.steps else 0.0,
+                "seconds": self.seconds, "tokens": self.tokens, "cost": self.cost, "p50": p50, "p95": p95, "p99": p99,
+            },
+            "checkpoints": self.checkpoints,
+            "resumes": {"runs": self.resumed, "succeeded": self.resumed_well},
+        }  # fmt: skip
+
+
+def count(store: Any, since: Any, most: int, progress: Any) -> Counted:
+    """Count all runs by status, and the steps of the newest ones."""
+    out = Counted()
+    after = None
+    while True:
+        page = store.runs(limit=_PAGE, after=after, **({} if since is None else {"since": since}))
+        for run in page:
+            out.statuses[run.status] += 1
+            out.checkpoints += run.checkpoints
+            if out.runs < most:
+                _add(out, store, run)
+                progress(out.runs, most)
+        after = page.next
+        if after is None:
+            return out
+
+
+def _add(out: Counted, store: Any, run: Any) -> None:
+    out.runs += 1
+    attempts = set()
+    for step in store.steps(run.id):
+        out.steps += 1
+        out.failed += step.status != "succeeded"
+        out.seconds += step.seconds
+        out.tokens += step.tokens
+        out.cost += step.cost
+        out.times.append(step.seconds)
+        attempts.add(step.epoch)
+    if len(attempts) > 1:
+        out.resumed += 1
+        out.resumed_well += run.status == "succeeded"

@@ -1,0 +1,30 @@
+"""Exit codes: what a script learns from how a command ended. No I/O.
+
+0 ok    1 failed    2 usage    3 not found    4 conflict or locked    5 damaged data    6 a check found something    130 interrupted
+"""
+
+from __future__ import annotations
+
+from everstep import errors
+
+OK, FAILED, USAGE, NOT_FOUND, CONFLICT, DAMAGED, FOUND, INTERRUPTED = 0, 1, 2, 3, 4, 5, 6, 130
+
+_BY_CLASS: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], int], ...] = (
+    ((errors.Damaged, errors.RolledBack), DAMAGED),
+    ((errors.NotFound, errors.AmbiguousRef), NOT_FOUND),
+    (
+        (
+            errors.RunExists, errors.LeaseHeld, errors.LostLease, errors.Conflict, errors.RunBusy, errors.StoreBusy,
+            errors.AlreadyAnswered, errors.IllegalTransition,
+        ),
+        CONFLICT,
+    ),
+    ((errors.InvalidArgument, errors.BadAnswer, errors.InvalidWorkflow, errors.UnknownBackend), USAGE),
+)  # fmt: skip
+
+
+def code_of(error: BaseException) -> int:
+    """The exit code for an error of ours."""
+    if isinstance(error, errors.Interrupted):
+        return error.exit_code or INTERRUPTED
+    return next((code for kinds, code in _BY_CLASS if isinstance(error, kinds)), FAILED)

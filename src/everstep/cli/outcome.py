@@ -1,0 +1,56 @@
+"""What came of driving a run, as a command says it: the result on stdout, the rest on stderr, and an exit code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from everstep.cli import exits, facts
+from everstep.cli.app import App
+from everstep.cli.plain import dumps, pretty, shown, to_json
+from everstep.cli.text import cell, safe
+
+_CODES = {"succeeded": exits.OK, "waiting": exits.OK, "queued": exits.OK, "running": exits.INTERRUPTED}
+
+
+def tell(app: App, outcome: Any) -> int:
+    """Print an outcome."""
+    code = exits.FOUND if outcome.report.differences else _CODES.get(outcome.status, exits.FAILED)
+    if app.out.as_json:
+        error = (
+            None if outcome.error is None else {"type": type(outcome.error).__qualname__, "message": app.redactor.text(str(outcome.error))}
+        )
+        app.out.data(
+            "outcome",
+            {
+                "run": outcome.run, "status": outcome.status, "result": to_json(app.hidden(outcome.result)), "error": error, "reason": outcome.reason,
+                "gates": [facts.of_gate(gate, app.hidden) for gate in outcome.gates], "report": facts.of_report(outcome.report),
+            },
+        )  # fmt: skip
+        return code
+    _say(app, outcome)
+    if outcome.status == "succeeded" and outcome.result is not None:
+        value = app.hidden(outcome.result)
+        app.out.line(
+            safe(value, lines=True) if isinstance(value, str) else pretty(value) if app.out.terminal else dumps(to_json(value), indent=2)
+        )
+    return code
+
+
+def _say(app: App, outcome: Any) -> None:
+    colour = app.out.colour_of(outcome.status)
+    error = (
+        ""
+        if outcome.error is None
+        else f": {type(outcome.error).__qualname__}: {cell(app.redactor.text(str(outcome.error).splitlines()[0] if str(outcome.error) else ''), 300)}"
+    )
+    reason = f" ({safe(outcome.reason)})" if outcome.reason else ""
+    app.out.say(f"{outcome.run}: {outcome.status}{error}{reason}", colour)
+    if outcome.report.kept or outcome.report.executed or outcome.report.differences:
+        app.out.say(safe(app.redactor.text(str(outcome.report)), lines=True), "dim")
+    for gate in outcome.gates:
+        if not gate.answered:
+            app.out.say(f"gate {safe(gate.name)}: {cell(app.hidden(gate.ask) or '', 400)}", "yellow")
+            choice = shown(gate.choices[0], 60).strip('"') if gate.choices else "VALUE"
+            app.out.say(f"  everstep answer {outcome.run} {safe(gate.name)} {choice}", "dim")
+    if outcome.status == "failed":
+        app.out.say(f"  everstep resume {outcome.run}", "dim")

@@ -1,0 +1,58 @@
+"""Runs and checkpoints as arguments: refs that complete themselves from the store."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+_MOST = 50
+
+
+class RunArgument(click.ParamType[str]):
+    """A run id, a unique beginning of one, or @last."""
+
+    name = "run"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        return [CompletionItem(run.id, help=f"{run.status} {run.workflow or ''}".strip()) for run in found(ctx, incomplete)]
+
+
+class RefArgument(RunArgument):
+    """RUN, RUN@7, RUN@tag, RUN~2 or @last."""
+
+    name = "ref"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        run, at, beginning = incomplete.partition("@")
+        if not at or not run:
+            return super().shell_complete(ctx, param, incomplete)
+        return [CompletionItem(ref) for ref in checkpoints(ctx, run) if ref.startswith(f"{run}@{beginning}")]
+
+
+def found(ctx: click.Context, beginning: str) -> list[Any]:
+    """Runs whose ids begin so. Completion never says what is wrong: it has nowhere to."""
+    try:
+        with _opened(ctx) as store:
+            return list(store.runs(prefix=beginning, limit=_MOST)) if beginning else list(store.runs(limit=_MOST))
+    except Exception:  # noqa: BLE001 - no store, a damaged one: there is nothing to offer
+        return []
+
+
+def checkpoints(ctx: click.Context, run: str) -> list[str]:
+    try:
+        with _opened(ctx) as store:
+            page = store.checkpoints(run, limit=_MOST)
+            return [name for one in page for name in (f"{run}@{one.number}", *(f"{run}@{tag}" for tag in one.tags))]
+    except Exception:  # noqa: BLE001 - as above
+        return []
+
+
+def _opened(ctx: click.Context) -> Any:
+    import everstep
+
+    return everstep.open(ctx.params.get("store"), create=False)
+
+
+RUN, REF = RunArgument(), RefArgument()

@@ -1,0 +1,98 @@
+"""What `run` runs: a YAML document or `pkg.mod:function`, and the arguments that it is given. Imports only what the person named."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from everstep.errors import InvalidArgument
+
+_YAML = (".yaml", ".yml")
+
+
+def import_module(name: str) -> Any:
+    """Import a module by its name, or a Python file by its path; the working folder counts as a place to look in."""
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    if name.endswith(".py"):
+        return _from_file(Path(name))
+    if name.endswith(_YAML):
+        return load(name)
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise
+        raise InvalidArgument(
+            f"there is no module {name!r}", remedy="Name a module that Python can import, or a file that ends in .py."
+        ) from error
+
+
+def _from_file(path: Path) -> Any:
+    import importlib.util
+
+    name = path.stem
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None or not path.is_file():
+        raise InvalidArgument(f"there is no file {str(path)!r}")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    sys.path.insert(0, str(path.absolute().parent))
+    spec.loader.exec_module(module)
+    return module
+
+
+def load(target: str) -> Any:
+    """The workflow that a target names."""
+    if target.endswith(_YAML):
+        try:
+            from everstep.runtime import yaml
+        except ImportError as error:
+            raise InvalidArgument("YAML workflows need PyYAML", remedy="Install it: pip install 'everstep[yaml]'.") from error
+        return yaml.load(target)
+    module, colon, name = target.rpartition(":")
+    if not colon or not module or not name:
+        raise InvalidArgument(
+            f"{target!r:.100} names no workflow", remedy="Give a YAML file, package.module:function, or file.py:function."
+        )
+    found: Any = import_module(module)
+    for part in name.split("."):
+        if not hasattr(found, part):
+            raise InvalidArgument(f"{module} has no {name!r:.100}", remedy="Name a function of the module.")
+        found = getattr(found, part)
+    return found
+
+
+def arguments(given: tuple[str, ...]) -> tuple[list[Any], dict[str, Any]]:
+    """Arguments from the command line: NAME=VALUE or VALUE, where a value is JSON if it can be read as such, and text otherwise."""
+    args: list[Any] = []
+    named: dict[str, Any] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if equals and name.isidentifier():
+            named[name] = value_of(value)
+        elif named:
+            raise InvalidArgument(f"{text!r:.100} stands after a named argument", remedy="Give plain values first, then NAME=VALUE.")
+        else:
+            args.append(value_of(text))
+    return args, named
+
+
+def value_of(text: str) -> Any:
+    """A value: JSON, or else the text itself; @FILE is the content of a file, @- of standard input."""
+    if text.startswith("@") and len(text) > 1:
+        return value_of(sys.stdin.read() if text == "@-" else read(text[1:]))
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def read(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidArgument(f"{path!r:.200} cannot be read: {error}") from error

@@ -1,0 +1,106 @@
+"""Text as a terminal may see it: escaped, cut, measured; times and sizes in words. No I/O.
+
+What stands in a store is hostile: control characters could move the cursor or rewrite what was printed, bidirectional marks
+could make it read as something else. `safe` shows all of these as escapes; nothing else may print stored text.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from unicodedata import category, east_asian_width
+
+_PLAIN = re.compile(r"[ -~]*")
+_HIDDEN = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
+_SHORT = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}
+_UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+_JOINERS = "\u200d\ufe0f"  # inside of emoji; alone they can hide nothing but themselves
+ELLIPSIS = "…"
+
+
+def safe(text: str, lines: bool = False) -> str:
+    """Text without anything that a terminal would obey. With `lines`, line ends and tabs stay."""
+    if _PLAIN.fullmatch(text):
+        return text
+    return "".join(_shown(character, lines) for character in text)
+
+
+def _shown(character: str, lines: bool) -> str:
+    if " " <= character <= "~":
+        return character
+    if lines and character in "\n\t":
+        return character
+    if category(character) not in _HIDDEN or character in _JOINERS:
+        return character
+    number = ord(character)
+    return _SHORT.get(character) or (f"\\x{number:02x}" if number < 256 else f"\\u{number:04x}" if number < 65_536 else f"\\U{number:08x}")
+
+
+def width(text: str) -> int:
+    """How many columns a safe text takes."""
+    if text.isascii():
+        return len(text)
+    return sum(0 if category(c) in ("Mn", "Me") or c in _JOINERS else 2 if east_asian_width(c) in "WF" else 1 for c in text)
+
+
+def cut(text: str, columns: int) -> str:
+    """A safe text that takes no more than so many columns."""
+    if width(text) <= columns:
+        return text
+    out, used = "", 0
+    for character in text:
+        used += width(character)
+        if used > columns - 1:
+            break
+        out += character
+    return out + ELLIPSIS
+
+
+def cell(text: str, most: int = 60) -> str:
+    """Stored text for one cell of a table. What cannot be seen is not even looked at: it may be megabytes long."""
+    return cut(safe(text[: 4 * most]), most) if len(text) > most or not text.isascii() else safe(text)
+
+
+def size(count: float) -> str:
+    """Bytes in words."""
+    for unit in ("B", "KB", "MB", "GB"):
+        if abs(count) < 1000 or unit == "GB":
+            return f"{count:,.0f} {unit}" if unit == "B" or count >= 100 else f"{count:.1f} {unit}"
+        count /= 1000
+    raise AssertionError
+
+
+def duration(seconds: float) -> str:
+    """A time span in words."""
+    if seconds < 0.0995:
+        return f"{seconds * 1000:.1f} ms" if 0.0001 <= seconds < 0.00995 else f"{seconds * 1000:.0f} ms"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    for unit, name in _UNITS:
+        if seconds >= unit:
+            whole = int(seconds // unit)
+            rest = int(seconds - whole * unit) // {"d": 3_600, "h": 60, "min": 1}[name]
+            smaller = {"d": "h", "h": "min", "min": "s"}[name]
+            return f"{whole} {name} {rest} {smaller}" if rest else f"{whole} {name}"
+    raise AssertionError
+
+
+def ago(then: datetime, now: datetime | None = None) -> str:
+    """How long ago a moment was. A clock may have been set back since."""
+    seconds = ((now or datetime.now(UTC)) - then).total_seconds()
+    if seconds < 0:
+        return "in the future" if seconds < -5 else "now"
+    if seconds < 1:
+        return "now"
+    for unit, name in _UNITS:
+        if seconds >= unit:
+            return f"{int(seconds // unit)} {name} ago"
+    raise AssertionError
+
+
+def iso(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def plural(count: int, noun: str, more: str | None = None) -> str:
+    return f"{count:,} {noun if count == 1 else more or noun + 's'}"

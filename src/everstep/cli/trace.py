@@ -1,0 +1,37 @@
+"""`--debug`: every call to the backend on stderr, with its time."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+from everstep.cli.text import safe
+
+
+class _Traced:
+    """A backend around a backend that tells what is asked of it."""
+
+    def __init__(self, backend: Any):
+        self._backend = backend
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._backend, name)
+        if not callable(found):
+            return found
+
+        def call(*args: Any, **options: Any) -> Any:
+            begun = time.perf_counter()
+            try:
+                return found(*args, **options)
+            finally:
+                took = (time.perf_counter() - begun) * 1000
+                said = ", ".join([*(f"{a!r:.40}" for a in args), *(f"{k}={v!r:.40}" for k, v in options.items())])
+                sys.stderr.write(safe(f"debug: {took:8.2f} ms  {name}({said})") + "\n")
+
+        return call
+
+
+def traced(store: Any) -> None:
+    """Have a store tell every call to its backend."""
+    store.backend = _Traced(store.backend)

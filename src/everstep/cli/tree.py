@@ -1,0 +1,50 @@
+"""The forest of runs: forks and children under the run that they come from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from everstep.cli.output import Output
+from everstep.cli.text import cell
+
+_MOST = 2_000
+
+
+def draw(out: Output, store: Any, runs: Any) -> None:
+    """Draw the trees that some runs belong to, the newest tree first."""
+    drawn: set[str] = set()
+    for run in runs:
+        root = _root(store, run)
+        if root.id not in drawn:
+            _branch(out, store, root, "", "", drawn)
+
+
+def _root(store: Any, run: Any) -> Any:
+    seen = {run.id}
+    while run.parent is not None and run.parent not in seen:
+        found = [one for one in store.runs(prefix=run.parent, limit=50) if one.id == run.parent]
+        if not found:  # it was deleted
+            return run
+        run = found[0]
+        seen.add(run.id)
+    return run
+
+
+def _branch(out: Output, store: Any, run: Any, before: str, below: str, drawn: set[str]) -> None:
+    """A run and what comes from it. Without recursion: forks of forks may be thousands deep."""
+    waiting = [(run, before, below)]
+    while waiting and len(drawn) < _MOST:
+        one, first, rest = waiting.pop()
+        if one.id in drawn:
+            continue
+        drawn.add(one.id)
+        origin = "" if one.parent is None else f" called by {one.parent}" if one.child else f" from {one.parent}@{one.parent_number}"
+        out.line(
+            f"{first}{out.style(one.id, 'bold')}  {out.status(one.status)}{out.style(cell(origin, 80), 'dim')}  {cell(one.note or '', 60)}".rstrip()
+        )
+        children = list(store.runs(parent=one.id, oldest_first=True, limit=500))
+        for i, child in reversed(list(enumerate(children))):
+            last = i == len(children) - 1
+            waiting.append((child, rest + ("└─ " if last else "├─ "), rest + ("   " if last else "│  ")))
+    if waiting:
+        out.say(f"only the first {_MOST:,} runs are drawn")
