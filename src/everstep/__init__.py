@@ -2,13 +2,10 @@
 
 from typing import TYPE_CHECKING, Any
 
-from everstep.api import Store, open
-from everstep.codec.kinds import Unknown, register
-from everstep.errors import EverstepError, NonDeterminism, StepFailed
-from everstep.snapshot.diff import Change
-from everstep.store.model import Checkpoint, RunInfo
-
 if TYPE_CHECKING:
+    from everstep.api import Store, open
+    from everstep.codec.kinds import Unknown, register
+    from everstep.errors import EverstepError, NonDeterminism, StepFailed
     from everstep.runtime.agent import AgentLoop
     from everstep.runtime.agent_state import AgentState
     from everstep.runtime.budget import Budget
@@ -21,7 +18,9 @@ if TYPE_CHECKING:
     from everstep.runtime.run import Run
     from everstep.runtime.step_options import step
     from everstep.runtime.workflow import workflow
+    from everstep.snapshot.diff import Change
     from everstep.store.mending.repair import repair
+    from everstep.store.model import Checkpoint, RunInfo
     from everstep.store.upkeep.retention import Retention
 
 __version__ = "0.1.0"
@@ -56,22 +55,32 @@ __all__ = [
     "step",
     "workflow",
 ]
-_LATER = {
+_WHERE = {
     "Action": "runtime.decision",
     "AgentLoop": "runtime.agent",
     "AgentState": "runtime.agent_state",
     "Budget": "runtime.budget",
+    "Change": "snapshot.diff",
+    "Checkpoint": "store.model",
     "Decision": "runtime.decision",
+    "EverstepError": "errors",
+    "NonDeterminism": "errors",
     "Outcome": "runtime.outcome",
     "Retention": "store.upkeep.retention",
     "Retry": "runtime.retry",
     "Run": "runtime.run",
+    "RunInfo": "store.model",
+    "StepFailed": "errors",
+    "Store": "api",
+    "Unknown": "codec.kinds",
     "current": "runtime.context",
     "every": "runtime.policy",
     "gate": "runtime.gates",
     "manual": "runtime.policy",
     "off": "runtime.policy",
     "on": "runtime.policy",
+    "open": "api",
+    "register": "codec.kinds",
     "repair": "store.mending.repair",
     "sleep": "runtime.gates",
     "step": "runtime.step_options",
@@ -80,10 +89,14 @@ _LATER = {
 
 
 def __getattr__(name: str) -> Any:
-    """What only some programs use is imported when they do."""
-    if name not in _LATER:
+    """Every name is imported when it is used first: the command line needs few of them, and a program hardly all."""
+    if name not in _WHERE:
         raise AttributeError(f"module 'everstep' has no attribute {name!r}")
     from importlib import import_module
 
-    found = globals()[name] = getattr(import_module(f"everstep.{_LATER[name]}"), name)
+    found = globals()[name] = getattr(import_module(f"everstep.{_WHERE[name]}"), name)
     return found
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]
