@@ -16,6 +16,8 @@ from everstep.runtime.policy import Policy, manual
 from everstep.store.query import check_note, check_tags, check_text, to_meta
 
 if TYPE_CHECKING:  # what drives runs is imported when a run is opened
+    from everstep.config.settings import Settings
+    from everstep.redact import Redactor
     from everstep.runtime.budget import Budget
     from everstep.runtime.mode import Replay
     from everstep.runtime.recorder import Durability
@@ -38,7 +40,7 @@ class Store(Host):
         session: str | None = None,
         note: str | None = None,
         meta: Mapping[str, Any] | None = None,
-        durability: Durability = "sync",
+        durability: Durability | None = None,
         policy: Policy | str | None = None,
         budget: Budget | None = None,
         timeout: float | None = None,
@@ -47,9 +49,11 @@ class Store(Host):
         """Open a run for writing: `with store.run("id") as run`, or `async with`. A new one, or one that goes on from its base.
 
         `state` is the initial value of a run without checkpoints, and is copied; workflow, tags, session, note and meta describe a new run.
-        `policy` says when checkpoints are made by themselves; `budget` and `timeout` (seconds) when the run is stopped; `accept`
-        names recorded steps whose result is to be taken although their input has changed.
+        `durability` is sync, async or exit; `policy` says when checkpoints are made by themselves; `budget` and `timeout` (seconds) when the run is stopped; `accept`
+        names recorded steps whose result is to be taken although their input has changed. What is left out is as the store has it.
         """
+        if self._mask is not None:
+            note, meta = self._mask.text(note), self._mask.meta(meta)
         fields = {
             "workflow": check_text(workflow, "workflow"),
             "session": check_text(session, "session"),
@@ -63,9 +67,13 @@ class Store(Host):
         from everstep.runtime.mode import Mode
         from everstep.runtime.run import Run
 
-        return Run(
-            self, self.keeper, id, state, durability, fields, Mode(self.hook_registry, chosen, budget, timeout, accept=_names(accept))
-        )
+        budget = self.budget if budget is None else budget
+        timeout = self.timeout if timeout is None else timeout
+        mode = Mode(self.hook_registry, chosen, budget, timeout, accept=_names(accept))
+        run = Run(self, self.keeper, id, state, self.durability if durability is None else durability, fields, mode)
+        if policy is None:
+            self._follow(run)
+        return run
 
     @staticmethod
     def _off(id: str | None, state: Any) -> Any:
@@ -201,42 +209,120 @@ def _names(given: Iterable[str] | str) -> frozenset[str]:
     return frozenset([given] if isinstance(given, str) else given)
 
 
+class _Unset:
+    """Tells an argument that was left out from one that was given, be it the default."""
+
+    def __repr__(self) -> str:
+        return "<as configured>"
+
+
+_UNSET: Any = _Unset()
+
+
 def open(
     url: str | os.PathLike[str] | None = None,
+    *,
+    config: bool | str | os.PathLike[str] | None = None,
+    compression: Compression = _UNSET,
+    level: int | None = _UNSET,
+    threshold: int = _UNSET,
+    lease_seconds: float = _UNSET,
+    checking: bool = False,
+    policy: Policy | str | None = _UNSET,
+    enabled: bool = _UNSET,
+    durability: Durability = _UNSET,
+    budget: Budget | None = _UNSET,
+    timeout: float | None = _UNSET,
+    retention: Retention | Mapping[str, Any] | None = _UNSET,
+    schedule: Schedule = _UNSET,
+    protect: Iterable[str] | str = _UNSET,
+    redaction: Redactor | None = _UNSET,
+    **options: Any,
+) -> Store:
+    """Open a store: a path, sqlite:///path, memory://, or nothing for the configured one, else .everstep/store.db, found upward like .git.
+
+    `config` says whether a configuration is read: None only where no url is given, True in any case, False never; or the path of a file.
+    What is given here wins over it. `compression` is none, zstd or gzip for content of `threshold` bytes or more; `checking` encodes every
+    state twice and compares (slow, for tests); `policy`, `durability`, `budget` and `timeout` are those of runs which choose none;
+    `enabled=False` switches everything off: no file is made, and steps are plain calls. `retention` says what is kept of runs that have no
+    other, `schedule` when that is seen to: on_open, or when the store is opened for the first time on a day (daily), in a week or in a month;
+    `protect` names tags whose checkpoints always stay; `redaction` is a Redactor that masks what is stored. Further options go to the backend.
+    """
+    named: dict[str, Any] = {
+        "compression": compression, "level": level, "threshold": threshold, "lease_seconds": lease_seconds, "policy": policy,
+        "enabled": enabled, "durability": durability, "budget": budget, "timeout": timeout, "retention": retention, "schedule": schedule,
+        "protect": protect, "redaction": redaction,
+    }  # fmt: skip
+    given = {name: value for name, value in named.items() if value is not _UNSET}
+    settings = _configured(url, config)
+    if settings is None:
+        return _open(url, checking, options, **given)
+    from everstep.config.apply import open_configured
+
+    return cast(Store, open_configured(settings, url, given, lambda url, chosen: _open(url, checking, options, **chosen)))
+
+
+def _configured(url: Any, config: Any) -> Settings | None:
+    """The settings that are to be read, if any are. Without a configuration this costs a few looks at folders."""
+    if config is False or (config is None and url is not None):
+        return None
+    if config is None or config is True:
+        from everstep.config.find import find_file, variables
+
+        file = find_file()
+        if file is None and not variables(os.environ):
+            return None
+    else:
+        file = config
+    from everstep.config.settings import load
+
+    return load(file=file)
+
+
+def _open(
+    url: Any,
+    checking: bool,
+    options: dict[str, Any],
     *,
     compression: Compression = "zstd",
     level: int | None = None,
     threshold: int = 256,
     lease_seconds: float = TTL_SECONDS,
-    checking: bool = False,
     policy: Policy | str | None = None,
     enabled: bool = True,
+    durability: Durability = "sync",
+    budget: Budget | None = None,
+    timeout: float | None = None,
     retention: Retention | Mapping[str, Any] | None = None,
     schedule: Schedule = "manual",
     protect: Iterable[str] | str = (),
-    **options: Any,
+    redaction: Redactor | None = None,
 ) -> Store:
-    """Open a store: a path, sqlite:///path, memory://, or nothing for .everstep/store.db, found upward like .git.
-
-    `compression` is none, zstd or gzip for content of `threshold` bytes or more; `checking` encodes every state twice and compares
-    (slow, for tests); `policy` is that of runs which choose none; `enabled=False` switches everything off: no file is
-    made, and steps are plain calls. `retention` says what is kept of runs that have no other, `schedule` when that is seen to: on_open,
-    or when the store is opened for the first time on a day (daily), in a week or in a month; `protect` names tags whose checkpoints always stay.
-    Further options go to the backend.
-    """
     Framer(compression, level, threshold)  # refuses bad choices before anything is opened
     chosen = manual if policy is None else Policy.parse(policy)
     upkeep = _upkeep(retention, schedule, protect) if retention is not None or schedule != "manual" or protect else {}
+    if durability != "sync" or budget is not None or timeout is not None:
+        _check_driving(durability, budget, timeout)
     backend = open_backend(url, **options) if enabled and not chosen.off else open_backend("memory://")
     store = Store(
         backend, lease_seconds=lease_seconds, compression=compression, level=level, threshold=threshold, checking=checking,
-        policy=chosen, enabled=enabled, **upkeep,
+        policy=chosen, enabled=enabled, durability=durability, budget=budget, timeout=timeout, redaction=redaction, **upkeep,
     )  # fmt: skip
     if schedule != "manual":
         from everstep.store.upkeep.cleanup import clean_if_due
 
         clean_if_due(backend, schedule, store.cleanup)
     return store
+
+
+def _check_driving(durability: Any, budget: Any, timeout: Any) -> None:
+    """How runs are to be driven, checked before anything is opened."""
+    from everstep.runtime.hooks import Hooks
+    from everstep.runtime.mode import Mode
+    from everstep.runtime.recorder import check_durability
+
+    check_durability(durability)
+    Mode(Hooks(), budget=budget, timeout=timeout)
 
 
 def _upkeep(retention: Any, schedule: Any, protect: Any) -> dict[str, Any]:

@@ -116,11 +116,12 @@ class InvalidConfig(InvalidArgument):
     remedy = "Correct the setting at the place given; docs/configuration.md lists all keys."
 
     def __init__(
-        self, message: str, place: str | None = None, *, key: str | None = None, value: object = None, others: int = 0,
+        self, message: str | None = None, place: str | None = None, *, key: str | None = None, value: object = None, others: int = 0,
         remedy: str | None = None,
     ):  # fmt: skip
         self.place, self.key, self.value, self.others = place, key, value, others
-        self.fault = f"{place}: {message}" if place else message
+        said = message or "a configuration makes no sense"
+        self.fault = f"{place}: {said}" if place else said
         more = f" (and {others} more fault{'s' if others > 1 else ''})" if others else ""
         super().__init__(self.fault + more, remedy=remedy)
 

@@ -65,7 +65,7 @@ class Key:
             listed = ", ".join(self.choices)
             return f"a list of {listed}" if self.kind == "kinds" else listed
         if self.kind in ("whole", "number"):
-            bound = f"from {self.least:g}" + (f" to {self.most:g}" if self.most != _MOST else " on")
+            bound = "above 0" if 0 < self.least < 0.001 else f"from {self.least:g}" + (f" to {self.most:g}" if self.most < 1e15 else " on")
             return f"a {'whole ' if self.kind == 'whole' else ''}number {bound}"
         return _ALLOWED[self.kind]
 

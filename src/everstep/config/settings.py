@@ -37,11 +37,11 @@ class Value(NamedTuple):
 
 @dataclass(slots=True)
 class Settings:
-    """What holds. `file` is the file that was read, `asked` what `load` was called with, so that it can be called again."""
+    """What holds. `file` is the file that was read, `asked` the environment and the arguments, so that all can be read again."""
 
     values: dict[str, Value]
     file: Path | None = None
-    asked: dict[str, Any] = field(default_factory=dict)
+    asked: tuple[Mapping[str, str] | None, Mapping[str, Any]] = (None, {})
     notes: list[str] = field(default_factory=list)
 
     def __getitem__(self, name: str) -> Any:
@@ -97,17 +97,25 @@ def load(
 
     `environ` stands in for the environment; `arguments` are values by key, such as {"compression.codec": "none"}.
     """
-    path = Path(file) if file is not None else find_file(start)
-    document = None if path is None else read(path)
-    reading = _Reading(document)
+    settings = _loaded(Path(file) if file is not None else find_file(start), environ, arguments or {})
+    for note in settings.notes:
+        warnings.warn(note, DeprecationWarning, stacklevel=2)
+    return settings
+
+
+def again(settings: Settings) -> Settings:
+    """The same settings, read anew."""
+    return _loaded(settings.file, *settings.asked)
+
+
+def _loaded(path: Path | None, environ: Mapping[str, str] | None, arguments: Mapping[str, Any]) -> Settings:
+    reading = _Reading(None if path is None else read(path))
     reading.file()
     reading.environment(os.environ if environ is None else environ)
-    reading.arguments(arguments or {})
-    settings = Settings(reading.settled(), path, {"file": path, "environ": environ, "arguments": arguments}, reading.notes)
+    reading.arguments(arguments)
+    settings = Settings(reading.settled(), path, (environ, arguments), reading.notes)
     reading.together(settings)
     reading.refuse()
-    for note in reading.notes:
-        warnings.warn(note, DeprecationWarning, stacklevel=2)
     return settings
 
 

@@ -63,7 +63,7 @@ def _add_last_checkpoint(run: Run, chain: Chain, saver: Saver, ending: Ending) -
         saved = saver.build()
     except EverstepError as error:
         if ending.status == Status.SUCCEEDED:
-            ending.fail(error)
+            ending.fail(run._error_body(error))
         return error
     if _nothing_new(run, saved, saver, ending.kind):
         return None

@@ -23,6 +23,7 @@ from everstep.runtime.context import Frame, frame
 from everstep.runtime.hooks import Hooks
 from everstep.runtime.mode import Mode
 from everstep.runtime.playback import Playback
+from everstep.runtime.policy import Policy, manual
 from everstep.runtime.recorder import Durability, Recorder
 from everstep.runtime.report import Difference, Report
 from everstep.runtime.steps import Ticket
@@ -89,6 +90,15 @@ class Driver(Recorder):
             self._report.seconds = time.monotonic() - self._began
         return self._report
 
+    def _change_policy(self, policy: Policy) -> None:
+        """The store's policy was changed while the run was open: the next decision goes by it."""
+        mode = self._mode
+        mode.policy, mode.silent = policy, policy == manual
+        mode.plain = mode.plain and mode.silent
+        ticker, self._ticker = self._ticker, None  # the next step starts one with the new rhythm, if there is one
+        if ticker is not None:
+            ticker.end()
+
     def _recorded(self, address: str) -> Recorded | None:
         found = self._played.entries.get(address)
         if found is None and "@" in address:
@@ -138,7 +148,9 @@ class Driver(Recorder):
         letter = self._letters.pop(f"skip:{ticket.address}")
         result = decode(unwrap(letter.body))
         ticket.started = clock.now_us()
-        form, data, chunks = result_body(result, ticket.address, self._store.framer.wrap)
+        mask = self._mask
+        kept = result if mask is None else mask(result, f"result of {ticket.address}")
+        form, data, chunks = result_body(kept, ticket.address, self._store.framer.wrap)
         ticket.record(SUCCEEDED, form, data, None, {"skipped": True}, chunks)
         with self._lock:
             self._read.append(letter.name)
@@ -169,7 +181,9 @@ class Driver(Recorder):
         else:
             before = load_result(self._store.backend, self._family, body[4], body[5])
             recorded, shown = f"{before!r:.200}", f"{now!r:.200}"
-            same = encode(before) == encode(now, f"result of {ticket.address}")
+            mask = self._mask
+            kept = now if mask is None else mask(now, f"result of {ticket.address}")
+            same = encode(before) == encode(kept, f"result of {ticket.address}")
         if not same:
             self._report.differences.append(Difference(ticket.address, recorded, shown))
 

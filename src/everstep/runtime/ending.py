@@ -13,7 +13,7 @@ from everstep.records import CHILD, Letter, Status
 from everstep.runtime.gates import keep_asleep
 from everstep.runtime.playback import taken_over
 from everstep.runtime.steps import failed_steps
-from everstep.store.journal import error_body, pack_body
+from everstep.store.journal import pack_body
 
 if TYPE_CHECKING:
     from everstep.runtime.run import Run
@@ -37,8 +37,8 @@ class Ending:
         if self.reason:
             self.about["reason"] = self.reason
 
-    def fail(self, error: BaseException) -> None:
-        self.status, self.about = Status.FAILED, {"error": error_body(error)}
+    def fail(self, error: dict[str, Any]) -> None:
+        self.status, self.about = Status.FAILED, {"error": error}
 
 
 def ending_of(run: Run, error: BaseException | None) -> Ending:
@@ -109,7 +109,7 @@ def _succeeded(run: Run) -> Ending:
 
 
 def _failed(run: Run, error: Exception) -> Ending:
-    ending = Ending(Status.FAILED, "error", about={"error": error_body(error)})
+    ending = Ending(Status.FAILED, "error", about={"error": run._error_body(error)})
     steps = failed_steps(error)
     if steps:
         ending.about["steps"] = steps

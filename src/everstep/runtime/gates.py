@@ -19,7 +19,7 @@ from everstep.records import Letter, RunRow
 from everstep.runtime import schema as shapes
 from everstep.runtime.context import current
 from everstep.runtime.step_options import check_name
-from everstep.store.journal import FAILED, RUNNING, SUCCEEDED, error_body, pack_body
+from everstep.store.journal import FAILED, RUNNING, SUCCEEDED, pack_body
 from everstep.store.query import to_us
 
 if TYPE_CHECKING:
@@ -146,16 +146,24 @@ def _said(letter: Letter) -> dict[str, Any]:
 
 
 def _expired(run: Driver, address: str, default: Any) -> Letter:
-    said = {"value": None if default is NONE else default, "by": "timeout", "expired": default is NONE}
+    said = {"value": None if default is NONE else _kept(run, default, address), "by": "timeout", "expired": default is NONE}
     now = clock.now_us()
     return Letter.make(run._open()[0].key, f"answer:{address}", now, now, run._store.framer.wrap(encode(said)))
 
 
+def _kept(run: Driver, value: Any, address: str) -> Any:
+    """A value as it is stored here."""
+    mask = run._mask
+    return value if mask is None else mask(value, f"answer of {address}")
+
+
 def _put_question(run: Driver, address: str, question: str | None, shape: Any, deadline: int | None, default: Any, known: bool) -> None:
-    kept = None if default is NONE else encode(default, f"default of {address}")
+    kept = None if default is NONE else encode(_kept(run, default, address), f"default of {address}")
+    mask = run._mask
+    asked = question if mask is None else mask.text(question)
     if not known:
         with run._lock:
-            run._put("gate", pack_body([question, shape, deadline, kept, {}]), address)
+            run._put("gate", pack_body([asked, shape, deadline, kept, {}]), address)
     if deadline is not None:
         set_timer(run, address, deadline)
 
@@ -169,7 +177,7 @@ def set_timer(run: Driver, address: str, due: int) -> None:
 
 def answered(run: Driver, address: str, value: Any, by: str | None, expired: bool = False) -> Any:
     """Record an answer, with the checkpoint that a policy wants at gates."""
-    body = [encode(value, f"answer of {address}"), by, {"expired": True} if expired else {}]
+    body = [encode(_kept(run, value, address), f"answer of {address}"), by, {"expired": True} if expired else {}]
     with run._lock:
         run._put("answer", pack_body(body), address)
         run._waits.pop(address, None)
@@ -274,6 +282,6 @@ def _settle_once(run: Driver, ticket: Ticket, answer: str) -> tuple[Any]:
         run._write_step(ticket, None)
         return (None,)
     error = StepFailed(ticket.address, "ProcessDied", "the process died inside the step, and it was not to be run again")
-    ticket.record(FAILED, error=error_body(error))
+    ticket.record(FAILED, error=run._error_body(error))
     run._write_step(ticket, error)
     raise error

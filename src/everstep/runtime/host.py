@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 from everstep.backends.base import Backend
 from everstep.clock import clock
@@ -15,6 +17,11 @@ from everstep.store.events import Event
 from everstep.store.model import when
 from everstep.store.store import BaseStore
 
+if TYPE_CHECKING:
+    from everstep.runtime.budget import Budget
+    from everstep.runtime.driver import Driver
+    from everstep.runtime.recorder import Durability
+
 
 class Host(BaseStore):
     """What `everstep.api.Store` stands on."""
@@ -26,15 +33,33 @@ class Host(BaseStore):
         lease_seconds: float = TTL_SECONDS,
         policy: Policy | str | None = None,
         enabled: bool = True,
+        durability: Durability = "sync",
+        budget: Budget | None = None,
+        timeout: float | None = None,
         **options: Any,
     ):
         if not isinstance(lease_seconds, (int, float)) or not 0.01 <= lease_seconds <= 86_400:
             raise InvalidArgument(f"lease_seconds={lease_seconds!r:.60} is no number between 0.01 and 86,400")
         self.policy = manual if policy is None else Policy.parse(policy)
         self.enabled = enabled and not self.policy.off
+        self.durability, self.budget, self.timeout = durability, budget, timeout
+        self._followers: list[ref[Driver]] = []
+        self._ends: list[Callable[[], None]] = []  # what else ends with the store
         super().__init__(backend, **options)
         self.keeper = Keeper(backend, lease_seconds)
         self.hook_registry = Hooks()
+
+    def _follow(self, run: Driver) -> None:
+        """Have a run that chose no policy hear of it when that of the store changes."""
+        self._followers = [*(f for f in self._followers if f() is not None), ref(run)]
+
+    def _change_policy(self, policy: Policy) -> None:
+        """What holds for the runs that chose none, also for those that are open."""
+        self.policy = policy
+        for follower in self._followers:
+            run = follower()
+            if run is not None:
+                run._change_policy(policy)
 
     def _tell(self, name: str, run: str, **data: Any) -> None:
         if self.hook_registry.wanted(name):
@@ -42,6 +67,8 @@ class Host(BaseStore):
 
     def close(self) -> None:
         """Let go of the store. Open runs can no longer be saved."""
+        while self._ends:
+            self._ends.pop()()
         signals.abandon(self)
         self.keeper.close()
         self.hook_registry.close()

@@ -10,7 +10,7 @@ from typing import Any
 
 from everstep.backends.base import Query
 from everstep.clock import clock
-from everstep.codec.values import encode
+from everstep.codec.values import decode, encode
 from everstep.errors import (
     AlreadyAnswered,
     BadAnswer,
@@ -55,6 +55,8 @@ def answer(store: Host, run_id: str, gate: str, value: Any, by: str | None, earl
         )
     if row.status in _OVER:
         raise NotFound(f"run {row.id!r} is {row.status}: no gate of it is open")
+    if store._mask is not None:
+        value = decode(encode(store._mask(value, "answer")))  # what is stored must fit, too: the run sees nothing else
     fault = shapes.check(found.schema, value) if found is not None and found.schema is not None else None
     if fault:
         raise BadAnswer(f"the answer to gate {address!r} of run {row.id!r} does not fit: {fault}")
@@ -87,6 +89,8 @@ def _which(row: RunRow, asked: list[Gate], gate: str) -> tuple[str, Gate | None]
 
 
 def post(store: Host, row: RunRow, name: str, said: Any, due: int | None, what: str) -> bool:
+    if store._mask is not None:
+        said = store._mask(said, what)
     body = store.framer.wrap(encode(said, what))
     return store.backend.post(Letter.make(row.key, name, due, clock.now_us(), body), row.id)
 
@@ -103,6 +107,8 @@ def _stop(store: Host, run_id: str, name: str, reason: str | None, status: Statu
     row = find_run(store.backend, run_id)
     if row.status in _OVER or (row.status == Status.FAILED and name == "pause"):
         raise IllegalTransition(row.id, row.status, status)
+    if store._mask is not None:
+        reason = store._mask.text(reason)
     post(store, row, name, check_text(reason, "reason"), None, "reason")
     _apply(store, row, name, reason, status)
     for _, child in store.backend.runs(Query(parent=row.id)):

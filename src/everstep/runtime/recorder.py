@@ -11,14 +11,14 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from threading import Condition, get_ident
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from everstep.backends.base import Commit
 from everstep.codec.frame import unwrap
 from everstep.errors import Conflict, EverstepError, InvalidArgument, LostLease, RunBusy, RunClosed
 from everstep.records import Kind, Letter, Record, RunRow
 from everstep.snapshot.saver import Saver
-from everstep.store.journal import Recorded
+from everstep.store.journal import Recorded, error_body
 from everstep.store.model import with_header
 from everstep.store.query import check_note, check_tags, to_meta
 from everstep.store.store import BaseStore
@@ -35,10 +35,8 @@ class Recorder:
     """The writing half of a run."""
 
     def __init__(self, store: BaseStore, durability: Durability):
-        if durability not in ("sync", "async", "exit"):
-            raise InvalidArgument(f"{durability!r} is no durability", remedy="Use sync, async or exit.")
         self._store = store
-        self._durability = durability
+        self._durability = check_durability(durability)
         self._row: RunRow | None = None
         self._saver: Saver | None = None
         self._failure: EverstepError | None = None
@@ -58,6 +56,7 @@ class Recorder:
 
     def _forget(self) -> None:
         """Nothing waits for a commit."""
+        self._mask = self._store._mask  # a run that is open keeps what it was opened with
         self._entries: list[Entry] = []
         self._read: list[str] = []
         self._outgoing: list[Letter] = []
@@ -68,6 +67,11 @@ class Recorder:
         if self._row is None or self._saver is None:
             raise RunClosed("the run is not open", remedy="Use it inside its block: with store.run(id) as run: ...")
         return self._row, self._saver
+
+    def _error_body(self, error: BaseException) -> dict[str, Any]:
+        """What is kept of an error in this store."""
+        body, mask = error_body(error), self._mask
+        return body if mask is None else mask.error(body)
 
     def _refuse_second_saver(self) -> None:
         if self._user not in (None, get_ident()):
@@ -83,6 +87,9 @@ class Recorder:
             row, saver = self._open()
             if self._failure is not None:
                 raise self._failure
+            mask = self._mask
+            if mask is not None:
+                note, meta = mask.text(note), mask.meta(meta)
             checked = check_note(note), check_tags(tags), with_header(to_meta(meta), header)
             if self._stale:
                 saver.lost()
@@ -230,6 +237,12 @@ class Recorder:
     def _put(self, kind: str, content: bytes, address: str | None, chunks: Any = ()) -> None:
         with self._lock:  # otherwise a commit that another thread is building could throw the entry away
             self._entries.append(Entry(kind, content, address, chunks))
+
+
+def check_durability(durability: Any) -> Durability:
+    if durability not in ("sync", "async", "exit"):
+        raise InvalidArgument(f"{durability!r} is no durability", remedy="Use sync, async or exit.")
+    return cast(Durability, durability)
 
 
 def _was_seen(record: Record) -> bool:

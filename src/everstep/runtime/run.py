@@ -392,14 +392,18 @@ class Run(Driver):
             address = self._here().address(f"event:{event}")
         if self._dry or address in self._played.words:
             return
-        self._put("event", pack_body([event, encode(data, f"event {event}")]), address)
+        mask = self._mask
+        kept = data if mask is None else mask(data, f"event {event}")
+        self._put("event", pack_body([event, encode(kept, f"event {event}")]), address)
         if self._mode.policy.due(event, None, 0, 0.0) is not None:
             self._save("automatic", f"on {event}", safe=True)
         self._fire(event if event.startswith("custom:") else f"custom:{event}", **data)
 
     def _give(self, result: Any) -> None:
         """A workflow returned: whether that can be stored belongs to its own outcome."""
-        self._returned = result_body(result, "what the workflow returned", self._store.framer.wrap)
+        mask = self._mask
+        kept = result if mask is None else mask(result, "what the workflow returned")
+        self._returned = result_body(kept, "what the workflow returned", self._store.framer.wrap)
         self._result = result
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

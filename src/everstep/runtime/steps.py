@@ -30,7 +30,6 @@ from everstep.store.journal import (
     SUCCEEDED,
     Chunks,
     Recorded,
-    error_body,
     input_of,
     load_result,
     pack_body,
@@ -126,7 +125,8 @@ def call(run: Driver, here: Frame, name: Any, function: Any, args: tuple[Any, ..
     found = run._played.entries.get(address)
     if found is not None and key is None and not options.ignore and not run._dry:
         body = found.body
-        if body[0] == SUCCEEDED and body[2] == sha256(_input_of(address, args, kwargs)).digest()[:16]:
+        data = _input_of(address, args, kwargs) if run._mask is None else _masked_input(run, plain, address, args, kwargs)
+        if body[0] == SUCCEEDED and body[2] == sha256(data).digest()[:16]:
             run._asked.add(address)
             run._kept(address, body)
             return load_result(run._store.backend, run._family, body[4], body[5])
@@ -163,11 +163,30 @@ def _look_up(ticket: Ticket) -> Ticket:
     return ticket
 
 
+_UNSTORABLE = "Give the step a key= that says what it is known by, leave the argument out with ignore=, or make it storable."
+
+
 def _input_of(address: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
     try:
         return input_of(address, args, kwargs)
     except EverstepError as error:
-        error.remedy = "Give the step a key= that says what it is known by, leave the argument out with ignore=, or make it storable."
+        error.remedy = _UNSTORABLE
+        raise
+
+
+def _masked_input(run: Driver, function: Any, address: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
+    args, kwargs = _masked(run, function, address, args, kwargs)
+    return _input_of(address, args, kwargs)
+
+
+def _masked(run: Driver, function: Any, address: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """An input as it is stored, where what is stored is masked: a resumed run, which sees the masked values, asks for the same."""
+    mask = run._mask
+    assert mask is not None
+    try:
+        return mask.call(function, args, kwargs, address)
+    except EverstepError as error:
+        error.remedy = _UNSTORABLE
         raise
 
 
@@ -177,6 +196,8 @@ def _identify(ticket: Ticket) -> None:
         bound = inspect.signature(ticket.function).bind(*args, **kwargs)
         args, kwargs = (), {k: v for k, v in bound.arguments.items() if k not in options.ignore}
     try:
+        if ticket.run._mask is not None:
+            args, kwargs = _masked(ticket.run, ticket.function, ticket.address, args, kwargs)
         data = _input_of(ticket.address, args, kwargs)
     except EverstepError:
         if options.key is None:
@@ -371,8 +392,10 @@ def succeeded(ticket: Ticket, result: Any) -> None:
     if run._dry:
         run._compare(ticket, result)
         return
+    mask = run._mask
     try:
-        form, data, chunks = result_body(result, ticket.address, run._store.framer.wrap)
+        kept = result if mask is None else mask(result, f"result of {ticket.address}")
+        form, data, chunks = result_body(kept, ticket.address, run._store.framer.wrap)
     except EverstepError as error:
         failed(ticket, error, final=True)
         run._write_step(ticket, error)
@@ -400,7 +423,7 @@ def failed(ticket: Ticket, error: Exception, final: bool = False) -> float | Non
     else:
         run._failed_at[ticket.address] = run._begun
         mark(error, (ticket.address, *getattr(error, "__everstep_steps__", ())))
-    ticket.record(FAILED, error=error_body(error), flags=flags)
+    ticket.record(FAILED, error=run._error_body(error), flags=flags)
     return delay
 
 

@@ -32,6 +32,10 @@ class Ticker:
         self._thread = threading.Thread(target=self._watch, name="everstep-ticker", daemon=True)
         self._thread.start()
 
+    def end(self) -> None:
+        """Make no further checkpoint; one that is being made is not waited for."""
+        self._stop.set()
+
     def stop(self) -> None:
         self._stop.set()
         if self._thread is not threading.current_thread():
@@ -68,7 +72,8 @@ class Ticker:
         run = self._run
         row, _ = run._open()
         saver = Saver(run._store.framer.wrap)
-        saver.begin(copy)
+        mask = run._mask
+        saver.begin(copy if mask is None else mask(copy))
         chain = Chain(run._store.framer, row, row)
         chain.entries(run._entries)
         trigger = run._mode.policy.due("", None, 0, self._seconds)

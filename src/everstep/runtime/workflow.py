@@ -123,7 +123,8 @@ def _source(function: Any) -> str:
 def start(store: Host, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], id: str | None, options: dict[str, Any]) -> Any:
     flow = as_workflow(function)
     _refuse_misfit(flow, args, kwargs)
-    digest = digest_of(args, kwargs)
+    stored = as_stored(store, flow, args, kwargs)
+    digest = digest_of(*stored)
     row = store.backend.run(check_id(id)) if id is not None else None
     changed = ""
     if row is not None:
@@ -132,12 +133,21 @@ def start(store: Host, function: Any, args: tuple[Any, ...], kwargs: dict[str, A
         if row.status in _ENDED:
             return _ready(flow, _known_before(recorded(store, row)))
         changed = definition_change(store, row, flow, said, False)
-    about = {"workflow": flow.name, "version": flow.version, "input_digest": digest, "definition": flow.definition}
-    form, body, chunks = result_body([list(args), kwargs], "arguments", store.framer.wrap)
+    about = {"workflow": flow.name, "version": flow.version, "input_digest": digest, "definition": _definition(store, flow)}
+    form, body, chunks = result_body([list(stored[0]), stored[1]], "arguments", store.framer.wrap)
     about["input"] = [form, body]
     options = {**options, "about": about, "chunks": chunks, "seen": 1 if row is None else row.head_seq}
     attempt = _Attempt(store, flow, id or new_id(), args, kwargs, options, changed)
     return attempt.drive()
+
+
+def as_stored(store: Host, flow: Workflow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """An input as this store keeps it."""
+    return (args, kwargs) if store._mask is None else store._mask.call(flow.function, args, kwargs, flow.name)
+
+
+def _definition(store: Host, flow: Workflow) -> str:
+    return flow.definition if store._mask is None else store._mask.source(flow.definition)
 
 
 def digest_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
@@ -253,7 +263,7 @@ def _input(store: Host, row: RunRow, said: dict[str, Any]) -> tuple[tuple[Any, .
 
 def definition_change(store: Host, row: RunRow, flow: Workflow, said: dict[str, Any], anyway: bool) -> str:
     """How the definition differs from the one that a run began with; refused if the run cannot go on under it."""
-    changed = _difference(flow, said)
+    changed = _difference(_definition(store, flow), said)
     if not changed or flow.compatible is None:
         return changed
     begun = {name_of(r.note) for r in read(store.backend, row, 1) if r.kind in (Kind.STEP, Kind.GATE, Kind.ANSWER) and r.note}
@@ -286,11 +296,11 @@ def _workflow_of(row: RunRow, said: dict[str, Any]) -> Workflow:
     return _known[name]
 
 
-def _difference(flow: Workflow, said: dict[str, Any]) -> str:
+def _difference(definition: str, said: dict[str, Any]) -> str:
     before = str(said.get("definition") or "")
-    if before == flow.definition:
+    if before == definition:
         return ""
-    lines = difflib.unified_diff(before.splitlines(), flow.definition.splitlines(), "began with", "now", lineterm="")
+    lines = difflib.unified_diff(before.splitlines(), definition.splitlines(), "began with", "now", lineterm="")
     return "\n".join(lines)
 
 
@@ -314,12 +324,15 @@ class _Attempt:
         given = {k: v for k, v in options.items() if v is not None and k not in ("fields", "durability")}
         for name in ("policy", "budget", "timeout", "retry"):
             given.setdefault(name, getattr(flow, name))
+        follows = given["policy"] is None
+        for name, default in (("policy", store.policy), ("budget", store.budget), ("timeout", store.timeout)):
+            given[name] = default if given[name] is None else given[name]
         self._validate = options.get("replay") == "validate"
-        if given["policy"] is None:
-            given["policy"] = store.policy
         mode = Mode(hooks=store.hook_registry, workflow=True, **given)
         fields = {**(options.get("fields") or {}), "workflow": flow.name}
-        self.run = Run(store, store.keeper, id, None, options.get("durability") or "sync", fields, mode)
+        self.run = Run(store, store.keeper, id, None, options.get("durability") or store.durability, fields, mode)
+        if follows:
+            store._follow(self.run)
         self._changed = changed
 
     def drive(self) -> Any:

@@ -23,10 +23,10 @@ Edit = Mapping[Any, Any] | Callable[[Any], Any]
 _ENTRIES = frozenset({Kind.STEP.value, Kind.GATE.value, Kind.ANSWER.value, Kind.TIMER.value, Kind.EVENT.value})
 
 
-def fork(backend: Backend, framer: Framer, row: RunRow, number: int, id: str | None, edit: Edit | None) -> RunRow:
-    """A run that begins at a checkpoint."""
+def fork(backend: Backend, framer: Framer, row: RunRow, number: int, id: str | None, edit: Edit | None, mask: Any = None) -> RunRow:
+    """A run that begins at a checkpoint. `mask` is what an edited state goes through before it is stored."""
     origin = reading.checkpoint_record(backend, row, number)
-    return _make(backend, framer, row, origin, _before(backend, row, origin), id, edit)
+    return _make(backend, framer, row, origin, _before(backend, row, origin), id, edit, mask)
 
 
 def fork_before(backend: Backend, framer: Framer, row: RunRow, address: str, id: str | None) -> RunRow:
@@ -52,8 +52,9 @@ def _before(backend: Backend, row: RunRow, origin: Record) -> list[Record]:
 
 
 def _make(
-    backend: Backend, framer: Framer, row: RunRow, origin: Record | None, records: list[Record], id: str | None, edit: Edit | None
-) -> RunRow:
+    backend: Backend, framer: Framer, row: RunRow, origin: Record | None, records: list[Record], id: str | None, edit: Edit | None,
+    mask: Any = None,
+) -> RunRow:  # fmt: skip
     about = _start_of(records)
     workflow = "workflow" in about
     if workflow and edit is not None and origin is not None and not _by_hand(origin):
@@ -77,7 +78,8 @@ def _make(
     if origin is not None:
         header = {k: v for k, v in header_of(origin.meta).items() if k in ("counts", "many", "used", "step", "progress")}
         saver = Saver(framer.wrap)
-        saver.begin(_edited(reading.load(backend, row, origin.number).revived(), edit))
+        state = _edited(reading.load(backend, row, origin.number).revived(), edit)
+        saver.begin(state if mask is None else mask(state))
         chain.checkpoint(saver.build(whole=True), f"fork of {row.id}@{origin.number}", (), with_header(None, header))
     again = _again(read(backend, row, 1), records) if workflow else []
     chain.status(Status.WAITING, **({"steps": again} if again else {}))

@@ -23,10 +23,12 @@ from everstep.store.refs import find_run, resolve, verified
 from everstep.store.writing import Chain, Entry, new_row
 
 if TYPE_CHECKING:  # what only some programs use is imported when they do
+    from everstep.redact import Redactor
     from everstep.store.events import Event
     from everstep.store.forks import Edit
     from everstep.store.gates import Gate
     from everstep.store.journal import Step
+    from everstep.store.masking import Mask
     from everstep.store.mending.salvage import Salvaged
     from everstep.store.pace import Progress
     from everstep.store.proof.checkup import Checkup
@@ -51,11 +53,13 @@ class BaseStore:
         checking: bool = False,
         retention: Retention | None = None,
         protect: tuple[str, ...] = (),
+        redaction: Redactor | None = None,
     ):
         self.backend = backend
         self.framer = Framer(compression, level, threshold)
         self._checking = checking
         self._retention, self._protect = retention, protect
+        self._redact(redaction)
 
     @property
     def url(self) -> str:
@@ -148,7 +152,7 @@ class BaseStore:
         self._tell("before_fork", row.id, number=number)
         from everstep.store import forks
 
-        made = forks.fork(self.backend, self.framer, row, number, id, edit)
+        made = forks.fork(self.backend, self.framer, row, number, id, edit, self._mask)
         self._tell("after_fork", row.id, number=number, fork=made.id)
         return RunInfo.of(made)
 
@@ -300,7 +304,24 @@ class BaseStore:
             raise
 
     def saver(self) -> Saver:
-        return Saver(self.framer.wrap, self._checking)
+        saver = Saver(self.framer.wrap, self._checking)
+        if self._mask is None:
+            return saver
+        from everstep.store.masking import MaskingSaver
+
+        return MaskingSaver(saver, self._mask)
+
+    def _redact(self, redaction: Redactor | None) -> None:
+        """Have values masked before they are stored, or no longer."""
+        self._mask: Mask | None = None
+        if redaction is None:
+            return
+        from everstep.redact import Redactor
+        from everstep.store.masking import Mask
+
+        if not isinstance(redaction, Redactor):
+            raise InvalidArgument(f"redaction={redaction!r:.60} is no Redactor", remedy="Give everstep.redact.Redactor.default().")
+        self._mask = Mask(redaction)
 
     def close(self) -> None:
         self.backend.close()

@@ -1,0 +1,64 @@
+"""From settings to an open store: its arguments, its hooks, and the watch over the file. What is given to `open` wins.
+
+Imports the functions that hooks name: they are code that the configuration's owner chose, and they come from nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+from everstep.config.settings import Settings
+from everstep.errors import InvalidConfig
+from everstep.runtime.host import Host
+
+
+def open_configured(settings: Settings, url: Any, given: Mapping[str, Any], opened: Callable[[Any, dict[str, Any]], Any]) -> Any:
+    """Open a store as settings say, but for what was given."""
+    chosen = {**settings.options(), **given}
+    configured = chosen.pop("url")
+    if given.get("compression") is not None and "level" not in given:
+        chosen["level"] = None  # it was meant for another codec
+    functions = hooks_of(settings) if chosen["enabled"] else []
+    store = opened(configured if url is None else url, chosen)
+    if not store.enabled:
+        return store
+    try:
+        hooks = add_hooks(store, functions)
+        if settings["reload"] != "off" and settings.file is not None:
+            from everstep.config.watch import Watch
+
+            Watch(store, settings, fixed=given, hooks=hooks).start()
+    except BaseException:
+        store.close()
+        raise
+    return store
+
+
+def hooks_of(settings: Settings) -> list[tuple[dict[str, Any], Callable[..., Any]]]:
+    """The hooks of a configuration, each with its function."""
+    origin = settings.values["hooks"].origin
+    return [(hook, _function(hook["call"], origin)) for hook in settings["hooks"]]
+
+
+def _function(call: str, place: str) -> Callable[..., Any]:
+    module, _, name = call.partition(":")
+    try:
+        found: Any = import_module(module)
+        for part in name.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError) as error:
+        raise InvalidConfig(
+            f"hooks: call = {call!r:.100} cannot be imported: {error}", place, key="hooks", value=call,
+            remedy="Check the name; it is imported as the program itself would import it.",
+        ) from error  # fmt: skip
+    if not callable(found):
+        raise InvalidConfig(f"hooks: call = {call!r:.100} is no function", place, key="hooks", value=call)
+    return found  # type: ignore[no-any-return]
+
+
+def add_hooks(store: Host, functions: list[tuple[dict[str, Any], Callable[..., Any]]]) -> list[Any]:
+    """Have the functions called; gives the hooks, so that they can be removed again."""
+    add = store.hook_registry.add
+    return [add(hook["event"], function, priority=hook["priority"], timeout=hook["timeout"]) for hook, function in functions]
