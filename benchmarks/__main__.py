@@ -40,6 +40,7 @@ ROWS = {
     "limits": "1,000 writers on one run, 1,000 runs at once, 20 processes: nothing lost",
     "verify": "proving a store whole, in three depths",
     "startup": "import everstep",
+    "cli": "the command line: --help, and runs, show, log and diff on a store of 100,000 runs and 1,000,000 records",
     "comparison": "the peers, with us among them",
 }
 
