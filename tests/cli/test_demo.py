@@ -14,6 +14,7 @@ import sys
 import termios
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,7 +26,7 @@ from everstep import errors
 from everstep.cli.demo import agent, corpus, invitation, model
 from everstep.cli.demo.child import Child
 from everstep.cli.demo.facts import Facts
-from everstep.cli.demo.folder import MARK
+from everstep.cli.demo.folder import MARK, stage
 from everstep.cli.demo.play import FORK, RUN, UNDISTURBED, play
 
 PACKAGE = str(Path(everstep.__file__).parents[1])
@@ -270,7 +271,7 @@ def test_no_process_stays_behind_when_the_demo_itself_is_killed(tmp_path: Path) 
 
 
 def test_the_doomed_call_does_not_end_by_itself_however_late_the_kill_comes(tmp_path: Path) -> None:
-    with everstep.open(tmp_path / "s.db") as store, Child(tmp_path / "s.db", "start", "r", "plan#0") as child:
+    with stage(tmp_path) as ours, everstep.open(ours.store) as store, Child(ours, "start", "r", "plan#0") as child:
         assert [said["what"] for said in child.news()] == ["inside"]
         time.sleep(3 * model.SECONDS)
         assert child.kill() == signal.SIGKILL
@@ -279,10 +280,8 @@ def test_the_doomed_call_does_not_end_by_itself_however_late_the_kill_comes(tmp_
 
 
 def test_a_worker_that_fails_is_an_error_with_its_last_words(tmp_path: Path) -> None:
-    with (
-        Child(tmp_path / "nothing.db", "start", "r") as child,
-        pytest.raises(everstep.EverstepError, match=r"played the run 'r', ended with 1: .*E401"),
-    ):
+    failed = pytest.raises(everstep.EverstepError, match=r"played the run 'r', ended with 1: .*E401")
+    with stage(tmp_path) as ours, Child(ours, "start", "r") as child, failed:  # there is no store yet
         child.end()
 
 
@@ -318,6 +317,25 @@ def test_a_folder_that_another_demo_plays_in_is_left_to_it(tmp_path: Path) -> No
         fcntl.flock(held, fcntl.LOCK_EX)
         with pytest.raises(errors.StoreBusy, match="another demo is playing"):
             play(tmp_path, lambda _: None, lambda text, _: text)
+
+
+def test_a_folder_is_not_taken_from_a_worker_whose_director_is_gone(tmp_path: Path) -> None:
+    with ExitStack() as children:
+        with stage(tmp_path) as ours, everstep.open(ours.store):
+            child = children.enter_context(Child(ours, "start", "r", "plan#0"))
+            assert [said["what"] for said in child.news()] == ["inside"]
+        with pytest.raises(errors.StoreBusy), stage(tmp_path):
+            pass
+        child.kill()
+        with stage(tmp_path) as ours:
+            assert not ours.store.exists()
+
+
+def test_a_store_cannot_be_named(tmp_path: Path) -> None:
+    done = subprocess.run([*DEMO, "--store", "mine.db"], cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--dir" in done.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.skipif(not Path("/sys/kernel").is_dir(), reason="needs a folder in which nobody can make another one")

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from everstep.cli.app import App
 from everstep.cli.app import command as make
@@ -24,6 +25,9 @@ def command(app: App, folder: Path) -> int:
     before is replaced; anything else is left alone. No network and no key are needed.
     """
     from everstep.cli.demo.play import play
+
+    if click.get_current_context().get_parameter_source("store") is ParameterSource.COMMANDLINE:
+        raise click.UsageError("the demo makes a store of its own; --dir says where.")
 
     def say(text: str) -> None:
         if not app.out.as_json and not app.out.quiet:

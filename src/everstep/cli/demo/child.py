@@ -15,20 +15,21 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from everstep.cli.demo.folder import Stage
 from everstep.errors import EverstepError
 
 
 class Child:
     """A worker on its way. Leaving the block ends it."""
 
-    def __init__(self, store: Path, verb: str, run: str, doomed: str | None = None):
+    def __init__(self, stage: Stage, verb: str, run: str, doomed: str | None = None):
         self._run = run
-        command = [sys.executable, "-P", "-m", "everstep.cli.demo.worker", str(store), verb, run]
+        command = [sys.executable, "-P", "-m", "everstep.cli.demo.worker", str(stage.store.absolute()), verb, run]
         self._process = subprocess.Popen(  # noqa: S603 -- our own module, in the interpreter that runs this
             command + ([doomed] if doomed else []),
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             env=os.environ | {"PYTHONPATH": os.pathsep.join(path or str(Path.cwd()) for path in sys.path)},  # finds what this process found
-            text=True, encoding="utf-8", errors="replace", start_new_session=True,
+            text=True, encoding="utf-8", errors="replace", start_new_session=True, pass_fds=[stage.lock],
         )  # fmt: skip
         self.pid = self._process.pid
 

@@ -1,6 +1,7 @@
 """The folder that the demo leaves behind: made, or emptied if a demo made it. Never touches what anybody else put there.
 
-A small text marks the folder as the demo's own, and is locked while a demo plays in it.
+A small text marks the folder as the demo's own. It is locked while a demo plays there, also by the processes that it started: should it be
+killed itself, nobody takes the store away from under those that are left.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import fcntl
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from everstep.errors import InvalidArgument, ReadOnly, StoreBusy
@@ -21,9 +23,17 @@ _ELSEWHERE = "Choose another place: everstep demo --dir FOLDER."
 _UNWRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Where a store is to be made, and the open file whose lock keeps others away."""
+
+    store: Path
+    lock: int
+
+
 @contextmanager
-def stage(folder: Path) -> Iterator[Path]:
-    """A place for a new store in this folder, which belongs to this process until the block is left."""
+def stage(folder: Path) -> Iterator[Stage]:
+    """A place for a new store in this folder, ours until the block is left and all processes that share the lock have ended."""
     refuse_strangers(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -38,7 +48,7 @@ def stage(folder: Path) -> Iterator[Path]:
         mark.truncate(0)
         mark.write(_SAID)
         mark.flush()
-        yield folder / STORE
+        yield Stage(folder / STORE, mark.fileno())
 
 
 def refuse_strangers(folder: Path) -> None:

@@ -18,7 +18,7 @@ import everstep
 from everstep.cli.demo import agent
 from everstep.cli.demo.child import Child
 from everstep.cli.demo.facts import Compared, Facts, Forked, Killed, Resumed, Sizes
-from everstep.cli.demo.folder import stage
+from everstep.cli.demo.folder import Stage, stage
 from everstep.cli.demo.invitation import commands
 from everstep.cli.text import cut, duration, plural, safe, size
 
@@ -35,15 +35,15 @@ _NOTE = 56
 
 def play(folder: Path, say: Say, style: Style) -> Facts:
     """Play the demo in this folder. Raises EverstepError and OSError; whatever happens, no process is left behind."""
-    with stage(folder) as path:
-        return _Play(path, say, style).all()
+    with stage(folder) as ours:
+        return _Play(ours, say, style).all()
 
 
 class _Play:
     """One performance."""
 
-    def __init__(self, path: Path, say: Say, style: Style):
-        self._path, self._say, self._style = path, say, style
+    def __init__(self, stage: Stage, say: Say, style: Style):
+        self._stage, self._path, self._say, self._style = stage, stage.store, say, style
         self._children = ExitStack()
         self._cost = 0.0
 
@@ -62,7 +62,7 @@ class _Play:
         )  # fmt: skip
 
     def _child(self, verb: str, run: str, doomed: str | None = None) -> Child:
-        return self._children.enter_context(Child(self._path.absolute(), verb, run, doomed))
+        return self._children.enter_context(Child(self._stage, verb, run, doomed))
 
     def _head(self, number: int, title: str) -> None:
         if number > 1:
