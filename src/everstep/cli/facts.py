@@ -63,6 +63,7 @@ def of_event(event: Any, hidden: Any) -> dict[str, Any]:
         "at": iso(event.at),
         "position": event.position,
         "seq": event.seq,
+        "attempt": event.attempt,
         "data": to_json(hidden(event.data)),
     }
 

@@ -27,6 +27,7 @@ class Timeline:
         for fork in store.runs(parent=run, limit=1_000):
             self._forks.setdefault(fork.parent_number or 0, []).append(fork.id)
         self._day: str | None = None
+        self._last: int | None = None
 
     def head(self, after: int) -> None:
         info = self._store.get(self._run)
@@ -38,10 +39,17 @@ class Timeline:
         sign, colour = _SIGNS.get(event.name, ("·", "dim"))
         if not sign:
             return
+        self._attempt(event)
         self._out.line(f"{self._out.style(self._time(event.at), 'dim')}  {self._out.style(sign, colour)} {self._said(event)}".rstrip())
         if event.name == "checkpoint_created":
             for fork in self._forks.get(event.data.get("number", 0), ()):
                 self._out.line(f"{' ' * len(self._time(event.at))}  └─ fork {self._out.style(fork, 'bold')}")
+
+    def _attempt(self, event: Any) -> None:
+        """Say where another process went on: one that was killed wrote nothing about it."""
+        before, self._last = self._last, event.attempt or self._last
+        if before and self._last and self._last > before and not event.name.startswith("run_"):
+            self._out.line(f"{' ' * len(self._time(event.at))}  {self._out.style('▶', 'cyan')} attempt {self._last}")
 
     def end(self) -> None:
         for gate in self._store.gates(self._run) if self._store.get(self._run).status == "waiting" else ():

@@ -22,3 +22,5 @@ class Event:
     position: int | None = None
     seq: int | None = None
     replayed: bool = False
+    attempt: int | None = None
+    """Which attempt at the run it belongs to, counted by the leases that were taken; None if it is not read from the journal."""

@@ -55,7 +55,7 @@ def _digest_before(backend: Backend, record: Record) -> bytes:
 def event_of(position: int | None, record: Record, replayed: bool = False) -> Event:
     """A record in words."""
     name, data = _words(record)
-    return Event(name, record.run, when(record.at), data, position, record.seq, replayed)
+    return Event(name, record.run, when(record.at), data, position, record.seq, replayed, record.epoch)
 
 
 def _words(record: Record) -> tuple[str, dict[str, Any]]:
