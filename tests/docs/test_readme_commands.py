@@ -1,0 +1,68 @@
+"""The commands of the README work as they are typed."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from test_documents import ROOT, environment
+
+FLOWS = """
+import everstep
+
+@everstep.step
+def price(item):
+    return 10 * len(item)
+
+@everstep.workflow
+def order(items):
+    run = everstep.current()
+    run.state["total"] = sum(price(item) for item in items)
+    run.checkpoint(note="the sum is known")
+    return run.state["total"] if everstep.gate("boss", ask="Spend it?") == "yes" else 0
+"""
+
+
+def commands() -> list[str]:
+    section = (ROOT / "README.md").read_text().split("## At a terminal")[1].split("\n## ")[0]
+    return [line.strip() for line in section.splitlines() if line.startswith("    everstep ")]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "flows.py").write_text(FLOWS)
+    (tmp_path / "s.json").write_text('{"done": 3}')
+    script = tmp_path / "bin" / "everstep"
+    script.parent.mkdir()
+    script.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m everstep "$@"\n')
+    script.chmod(0o755)
+    return tmp_path
+
+
+def test_the_commands_at_a_terminal_work_one_after_the_other(folder: Path) -> None:
+    found = commands()
+    assert len(found) == 8
+    path = {"PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"}
+    said = ""
+    for command in found:
+        done = subprocess.run(
+            ["bash", "-ec", command.replace(";", " &&").replace("doctor &&", "doctor || test $? = 6 &&")],
+            cwd=folder, env=environment() | path, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60,
+        )  # fmt: skip
+        assert done.returncode == 0, (command, done.stdout, done.stderr)
+        said += done.stdout
+    assert re.search(r"^70$", said, re.MULTILINE)  # the result of the workflow
+    assert "o1@1" in said  # blame and bisect
+    assert (folder / "s.json").read_text().split() == ["{", '"done":', "3", "}"]
+
+
+def test_the_two_commands_to_try_it_are_there() -> None:
+    section = (ROOT / "README.md").read_text().split("## Try it")[1].split("\n## ")[0]
+    first, second = [line.strip() for line in section.splitlines() if line.startswith("    ")]
+    assert first == "python3 -m venv .venv && .venv/bin/pip install -e '.[dev]'"
+    assert second == ".venv/bin/everstep demo"
