@@ -7,6 +7,7 @@ error of ours: `main` turns it into a sentence and an exit code.
 from __future__ import annotations
 
 import functools
+import os
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
@@ -17,6 +18,7 @@ from everstep.cli.output import Output
 
 if TYPE_CHECKING:
     from everstep.api import Store
+    from everstep.config.settings import Settings
     from everstep.redact import Redactor
 
 
@@ -30,7 +32,16 @@ class App:
         self.config = config
 
     @functools.cached_property
-    def settings(self) -> Any:
+    def configured(self) -> Settings | None:
+        """The settings, where anything is configured: looking is much quicker than reading."""
+        from everstep.config.find import find_file, variables
+
+        if self.config is None and find_file() is None and not variables(os.environ):
+            return None
+        return self.settings
+
+    @functools.cached_property
+    def settings(self) -> Settings:
         """What configuration, environment and arguments say."""
         from everstep.config.settings import load
 
@@ -39,6 +50,8 @@ class App:
     @functools.cached_property
     def redactor(self) -> Redactor:
         """What hides secrets in everything that is printed."""
+        if self.configured is not None:
+            return self.configured.redactor()
         from everstep.redact import Redactor
 
         return Redactor.default()
@@ -47,13 +60,25 @@ class App:
         """A stored value as it may be shown."""
         return self.redactor.value(value)
 
-    def open(self, create: bool = False, **options: Any) -> Store:
-        """The store that the command is about. Only commands that begin something make a new one."""
-        import everstep
-        from everstep.errors import NotAStore
+    @property
+    def place(self) -> str | None:
+        """The store that is meant, as it was given or configured; None for the one that is found upward."""
+        if self.url is not None or self.configured is None:
+            return self.url
+        return cast("str | None", self.configured["store"])
 
+    def open(self, create: bool = False, driving: bool = False) -> Store:
+        """The store that the command is about. Only commands that begin something make a new one; none cleans up by the way.
+
+        Those that drive runs do so with the hooks of the configuration; to look at a store, none of them is even imported.
+        """
+        from everstep.errors import NotAStore, StoreError
+
+        if self.configured is not None and not self.configured["enabled"] and not create:
+            origin = self.configured.values["enabled"].origin
+            raise StoreError(f"Everstep is disabled here: enabled = false ({origin})", remedy="Set enabled = true to use the store.")
         try:
-            store = everstep.open(self.url, create=create, **options)
+            store = self._open(create, driving)
         except NotAStore as error:
             if error.message.startswith("there is no store"):
                 error.remedy = "`everstep init` makes one here; --store names another; `everstep demo` leaves one to look at."
@@ -64,9 +89,22 @@ class App:
             traced(store)
         return store
 
+    def _open(self, create: bool, driving: bool) -> Store:
+        import everstep
+
+        if self.configured is None:
+            return everstep.open(self.url, config=False, create=create)
+        if driving:
+            from everstep.cli.targets import look_here
+
+            look_here()
+            return everstep.open(self.url, config=self.config or True, create=create, schedule="manual")
+        options = {**self.configured.options(), "schedule": "manual"}
+        return everstep.open(options.pop("url"), config=False, create=create, **options)
+
     def imports(self) -> tuple[str, ...]:
         """The modules that the configuration names."""
-        return tuple(self.settings.values["imports"].value or ())
+        return () if self.configured is None else tuple(self.configured["imports"])
 
     def import_modules(self, names: tuple[str, ...]) -> None:
         """Import the modules that define the workflows of this command. Only names that the person gave, never one from a store."""
@@ -77,7 +115,7 @@ class App:
 
 
 _COMMON: tuple[Callable[[Any], Any], ...] = (
-    click.option("--store", "-s", metavar="URL", envvar="EVERSTEP_STORE", help="The store: a path or a URL. Default: .everstep/store.db, found upward."),
+    click.option("--store", "-s", metavar="URL", help="The store: a path or a URL. Default: .everstep/store.db, found upward."),
     click.option("--json", "as_json", is_flag=True, help="Answer in JSON."),
     click.option("--color", "colour", type=click.Choice(["auto", "always", "never"]), default="auto", help="Colours; NO_COLOR counts, too."),
     click.option("--quiet", "-q", is_flag=True, help="Say nothing but the answer."),

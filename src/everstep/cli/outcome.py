@@ -52,5 +52,5 @@ def _say(app: App, outcome: Any) -> None:
             app.out.say(f"gate {safe(gate.name)}: {cell(app.hidden(gate.ask) or '', 400)}", "yellow")
             choice = shown(gate.choices[0], 60).strip('"') if gate.choices else "VALUE"
             app.out.say(f"  everstep answer {outcome.run} {safe(gate.name)} {choice}", "dim")
-    if outcome.status == "failed":
+    if outcome.status == "failed" and (app.configured is None or app.configured["enabled"]):
         app.out.say(f"  everstep resume {outcome.run}", "dim")

@@ -52,7 +52,7 @@ def checkpoints(ctx: click.Context, run: str) -> list[str]:
 def _opened(ctx: click.Context) -> Any:
     import everstep
 
-    return everstep.open(ctx.params.get("store"), create=False)
+    return everstep.open(ctx.params.get("store"), config=ctx.params.get("config") or True, create=False, schedule="manual")
 
 
 RUN, REF = RunArgument(), RefArgument()

@@ -13,10 +13,15 @@ from everstep.errors import InvalidArgument
 _YAML = (".yaml", ".yml")
 
 
-def import_module(name: str) -> Any:
-    """Import a module by its name, or a Python file by its path; the working folder counts as a place to look in."""
+def look_here() -> None:
+    """Have Python look for modules in the working folder, too, as it does for a script."""
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
+
+
+def import_module(name: str) -> Any:
+    """Import a module by its name, or a Python file by its path; the working folder counts as a place to look in."""
+    look_here()
     if name.endswith(".py"):
         return _from_file(Path(name))
     if name.endswith(_YAML):

@@ -24,7 +24,7 @@ from everstep.errors import InvalidArgument, Waiting
 def command(app: App, run: str, file: str, note: str | None, tags: tuple[str, ...], meta: tuple[str, ...], done: bool) -> None:
     """Save a JSON state as a checkpoint of RUN, which begins with the first one."""
     state = _json(file)
-    with app.open(create=True) as store:
+    with app.open(create=True, driving=True) as store:
         one = _save(store, run, state, {"note": note, "tags": tags, "meta": dict(_pair(text) for text in meta) or None}, done)
         one = store.checkpoint(one.ref)
     if app.out.as_json:

@@ -30,7 +30,7 @@ from everstep.errors import InvalidArgument
 def command(app: App, ref: str, id: str | None, changes: tuple[str, ...], removed: tuple[str, ...], file: str | None) -> None:
     """Begin a new run at REF, with the id ID if it is given."""
     edit = _edit(changes, removed, file)
-    with app.open() as store:
+    with app.open(driving=True) as store:
         run = store.fork(ref, id, edit)
     if app.out.as_json:
         app.out.data("fork", facts.of_run(run))

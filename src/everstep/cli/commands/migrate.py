@@ -15,7 +15,7 @@ def command(app: App, dry_run: bool) -> int:
     """Bring the store to the format of this version, in one transaction."""
     from everstep.backends.url import formats
 
-    before, after = formats(app.url)
+    before, after = formats(app.place)
     upgrades = 0
     if not dry_run:
         with app.open() as store:

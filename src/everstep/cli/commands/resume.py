@@ -35,7 +35,7 @@ from everstep.errors import UnknownWorkflow
 def command(app: App, run: str | None, modules: tuple[str, ...], check: bool, answers: tuple[str, ...], **options: Any) -> int:
     """Go on with RUN. Its workflow must be known: name the module that defines it with --import, or in the configuration (imports)."""
     app.import_modules((*app.imports(), *modules))
-    with app.open() as store:
+    with app.open(driving=True) as store:
         watch(app, store)
         name = run_of(app, store, run, "resume", lambda found: not found.open)
         if check:

@@ -18,12 +18,12 @@ from everstep.cli.watching import watch
 @click.option("--input", "inputs", metavar="FILE", help="Named arguments from a JSON file; - is standard input.")
 def command(app: App, target: str, arguments: tuple[str, ...], run_id: str | None, modules: tuple[str, ...], inputs: str | None) -> int:
     """Run TARGET: a YAML file, package.module:function or file.py:function, with ARGUMENTS (VALUE or NAME=VALUE, JSON or text)."""
-    app.import_modules(modules)
+    app.import_modules((*app.imports(), *modules))
     workflow = targets.load(target)
     args, named = targets.arguments(arguments)
     if inputs is not None:
         named = {**_named(targets.value_of(f"@{inputs}")), **named}
-    with app.open(create=True) as store:
+    with app.open(create=True, driving=True) as store:
         watch(app, store)
         return outcome.tell(app, store.start(workflow, *args, id=run_id, **named))
 
