@@ -144,7 +144,7 @@ def test_the_text_says_the_same_as_the_facts(played: Played) -> None:
     assert text.count("✓ judge#") == 5
     assert text.count(facts.compared.answer) >= 3
     assert "NO" not in text
-    assert max(map(len, text.partition("All of it")[0].splitlines())) <= 90
+    assert max(map(len, text.partition("All of it")[0].splitlines())) <= 80
     assert "\x1b" not in text
 
 

@@ -62,4 +62,4 @@ def _decision(found: Sequence[re.Match[str]], wish: str) -> str:
 def _conclusion(match: re.Match[str], bill: str) -> str:
     option, percent, cents, years = match.group("option", "percent", "cents", "years")
     ready = "a year" if years == "1" else f"{years} years"
-    return f"The {option}: {percent} % of all hours, {cents} cents, {bill}, in {ready}."
+    return f"{option.capitalize()}: {percent} % of hours, {cents} cents, {bill}, in {ready}."

@@ -1,6 +1,6 @@
 """The demo itself, in five acts: an agent works and is killed, a new process goes on, the answer is compared, another decision, the bytes.
 
-Every figure that is said was measured: it comes from the store or from a worker's report. Nothing here prints; `say` does.
+Every figure that is said was measured: it comes from the store or from a worker's report. `voice` says it.
 """
 
 from __future__ import annotations
@@ -8,11 +8,9 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import everstep
 from everstep.cli.demo import agent
@@ -20,36 +18,32 @@ from everstep.cli.demo.child import Child
 from everstep.cli.demo.facts import Compared, Facts, Forked, Killed, Resumed, Sizes
 from everstep.cli.demo.folder import Stage, stage
 from everstep.cli.demo.invitation import commands
-from everstep.cli.text import cut, duration, plural, safe, size
-
-Say = Callable[[str], None]
-Style = Callable[[str, str], str]
+from everstep.cli.demo.voice import Say, Style, Voice, money
+from everstep.cli.text import duration, plural, safe, size
 
 RUN, UNDISTURBED, FORK = "research", "undisturbed", "low-price"
 DOOMED = "judge#4"
 EDIT = {"wish": "a low price"}
 SUSPENSE = 0.7  # seconds in which a person sees that a call is under way
 PAUSE = 0.5  # seconds between two acts
-_NOTE = 56
 
 
 def play(folder: Path, say: Say, style: Style) -> Facts:
     """Play the demo in this folder. Raises EverstepError and OSError; whatever happens, no process is left behind."""
     with stage(folder) as ours:
-        return _Play(ours, say, style).all()
+        return _Play(ours, Voice(say, style)).all()
 
 
 class _Play:
     """One performance."""
 
-    def __init__(self, stage: Stage, say: Say, style: Style):
-        self._stage, self._path, self._say, self._style = stage, stage.store, say, style
+    def __init__(self, stage: Stage, voice: Voice):
+        self._stage, self._voice = stage, voice
         self._children = ExitStack()
-        self._cost = 0.0
 
     def all(self) -> Facts:
         began = time.monotonic()
-        with everstep.open(self._path) as self._store, self._children:
+        with everstep.open(self._stage.store) as self._store, self._children:
             undisturbed = self._child("start", UNDISTURBED)
             killed = self._work_and_die()
             resumed, answer = self._go_on()
@@ -57,7 +51,7 @@ class _Play:
             forked = self._decide_otherwise()
             sizes, whole = self._weigh()
         return Facts(
-            store=str(self._path), question=agent.QUESTION, killed=killed, resumed=resumed, compared=compared, forked=forked, sizes=sizes,
+            store=str(self._stage.store), question=agent.QUESTION, killed=killed, resumed=resumed, compared=compared, forked=forked, sizes=sizes,
             whole=whole, commands=self._invite(), seconds=round(time.monotonic() - began, 3),
         )  # fmt: skip
 
@@ -67,35 +61,35 @@ class _Play:
     def _head(self, number: int, title: str) -> None:
         if number > 1:
             time.sleep(PAUSE)
-            self._say("")
-        self._say(self._style(f"{number}  {title}", "bold"))
+            self._voice.say("")
+        self._voice.head(f"{number}  {title}")
 
     def _work_and_die(self) -> Killed:
         self._head(1, "An agent at work: each step is on disk when it returns")
-        self._dim(f"Asked: {agent.QUESTION}")
+        self._voice.dim(f"Asked: {agent.QUESTION}")
         child = self._child("start", RUN, DOOMED)
-        self._dim(f"Process {child.pid}; the model is scripted and local, but takes its time and has a price.")
-        self._follow(child.news())
-        self._say(f"  {self._style('…', 'yellow')} {DOOMED:<9} {self._style('the model is thinking, and is being paid for it', 'yellow')}")
+        self._voice.dim(f"Process {child.pid}. The model is a script, but takes its time and has a price.")
+        self._voice.follow(child.news())
+        self._voice.thinking(DOOMED)
         time.sleep(SUSPENSE)
         signal = child.kill()
-        self._say(f"  {self._style('✗', 'red')} {self._style(f'kill -9 {child.pid}', 'red')}")
+        self._voice.killing(child.pid)
         steps, saved = len(self._store.steps(RUN)), self._store.get(RUN).checkpoints
-        self._say(f"  Dead in the middle of {DOOMED}. On disk: {plural(steps, 'step')}, {plural(saved, 'checkpoint')}.")
+        self._voice.say(f"  Dead in the middle of {DOOMED}. On disk: {plural(steps, 'step')}, {plural(saved, 'checkpoint')}.")
         return Killed(RUN, child.pid, signal, DOOMED, steps, saved)
 
     def _go_on(self) -> tuple[Resumed, str]:
         self._head(2, "A new process goes on")
         names = Counter(step.name for step in self._store.steps(RUN))
         child = self._child("resume", RUN)
-        self._dim(f"Process {child.pid} runs the same function, from its first line.")
+        self._voice.dim(f"Process {child.pid} runs the same function, from its first line.")
         news = child.news()
         first = next(news)  # it has done something new: by now it has all that was on disk
         kept = ", ".join(f"{name} ×{count}" if count > 1 else name for name, count in names.items())
-        self._say(f"  {self._style('✓' * names.total(), 'green')} not called again: {kept}")
-        last = child.succeeded(self._follow(chain([first], news)))
+        self._voice.say(f"  {self._voice.style('✓' * names.total(), 'green')} not called again: {kept}")
+        last = child.succeeded(self._voice.follow(chain([first], news)))
         saved = last["saved"]
-        self._figures(
+        self._voice.figures(
             ("kept", plural(last["kept"], "step")),
             ("run", plural(last["executed"], "step")),
             ("saved", f"{duration(saved['seconds'])}, {saved['tokens']:,} tokens, {money(saved['cost'])}"),
@@ -104,11 +98,14 @@ class _Play:
 
     def _compare(self, undisturbed: Child, answer: str) -> Compared:
         self._head(3, "Is it the same answer?")
-        self._dim(f"Process {undisturbed.pid} did the same meanwhile, in the same file. Nobody killed it.")
+        self._voice.dim(f"Process {undisturbed.pid} did the same meanwhile, in the same file. Nobody killed it.")
         other = undisturbed.end()["answer"]
         same, equal = answer == other, self._store.load(RUN) == self._store.load(UNDISTURBED)
-        self._figures(
-            ("killed once", safe(answer)), ("undisturbed", safe(other)), ("same answer", self._yes(same)), ("same state", self._yes(equal))
+        self._voice.figures(
+            ("killed once", safe(answer)),
+            ("undisturbed", safe(other)),
+            ("same answer", self._voice.yes(same)),
+            ("same state", self._voice.yes(equal)),
         )
         return Compared(UNDISTURBED, undisturbed.pid, answer, other, same, equal)
 
@@ -116,24 +113,15 @@ class _Play:
         self._head(4, "Back before the decision, and another one")
         fork = self._store.fork(f"{RUN}@{agent.DECISION}", id=FORK, edit=EDIT)
         ref = f"{fork.parent}@{fork.parent_number}"
-        self._dim(f"{FORK} is a fork of {ref} (tag {agent.DECISION}), with another wish.")
-        self._cost = self._store.checkpoint(ref).used["cost"]
+        self._voice.dim(f"{FORK} is a fork of {ref} (tag {agent.DECISION}), with another wish.")
+        self._voice.spent(self._store.checkpoint(ref).used["cost"])
         child = self._child("resume", FORK)
-        last = child.succeeded(self._follow(child.news()))
-        self._figures(("kept", plural(last["kept"], "step")), ("run", plural(last["executed"], "step")))
+        last = child.succeeded(self._voice.follow(child.news()))
+        self._voice.figures(("kept", plural(last["kept"], "step")), ("run", plural(last["executed"], "step")))
         changes = self._store.diff(RUN, FORK)
-        self._say(f"  How the two endings differ, {self._style(f'- {RUN}', 'red')} and {self._style(f'+ {FORK}', 'green')}:")
-        self._differ(changes)
+        self._voice.differ(changes, RUN, FORK)
         told = [{"path": list(c.path), "kind": c.kind, "before": c.before, "after": c.after} for c in changes]
         return Forked(FORK, ref, EDIT, last["kept"], last["executed"], last["answer"], told)
-
-    def _differ(self, changes: Iterable[everstep.Change]) -> None:
-        """What a person wants to see of a difference: the fields of the state itself, and of the rest how much there is."""
-        top = [change for change in changes if len(change.path) == 1]
-        for change in top:
-            self._say(self._style(f"    - {change.path[0]!s:<8} {safe(str(change.before))}", "red"))
-            self._say(self._style(f"    + {change.path[0]!s:<8} {safe(str(change.after))}", "green"))
-        self._dim(f"  and {plural(len(list(changes)) - len(top), 'message')} of their conversations")
 
     def _weigh(self) -> tuple[Sizes, bool]:
         self._head(5, "What that takes")
@@ -142,49 +130,17 @@ class _Play:
         copies = sum(len(json.dumps(self._store.load(ref), ensure_ascii=False).encode()) for ref in refs)
         sizes = Sizes(len(refs), copies, sum(run.stored_bytes for run in runs))
         whole = self._store.verify("full").ok
-        self._figures(
+        self._voice.figures(
             ("full copies", f"{size(copies):>8}  the states of {plural(len(refs), 'checkpoint')}, as JSON"),
             ("stored", f"{size(sizes.stored):>8}  these and the results of all steps: {copies / sizes.stored:.1f} times less"),
-            ("verified", self._yes(whole)),
+            ("verified", self._voice.yes(whole)),
         )
         return sizes, whole
 
     def _invite(self) -> list[str]:
-        invited = commands(self._path, RUN, FORK, agent.DECISION)
-        self._say("")
-        self._say(self._style("All of it is still there. Try:", "bold"))
+        invited = commands(self._stage.store, RUN, FORK, agent.DECISION)
+        self._voice.say("")
+        self._voice.head("All of it is still there. Try:")
         for command in invited:
-            self._say(f"  {command}")
+            self._voice.say(f"  {command}")
         return invited
-
-    def _follow(self, news: Iterable[dict[str, Any]]) -> dict[str, Any]:
-        """Say what a worker tells while it tells it, and return the last thing."""
-        said: dict[str, Any] = {}
-        for said in news:
-            if said["what"] == "saved" and said["note"]:
-                self._tick(said)
-        return said
-
-    def _tick(self, said: dict[str, Any]) -> None:
-        """One line for a checkpoint: the step before it, what came of it, and its price."""
-        price, self._cost = said["used"]["cost"] - self._cost, said["used"]["cost"]
-        note = cut(safe(said["note"]), _NOTE)
-        if said["tags"]:
-            self._dim(f"⚑ {'':<9} {note} (tag {said['tags'][0]})")
-        else:
-            amount = money(price) if price else ""
-            self._say(f"  {self._style('✓', 'green')} {said['step']:<9} {note:<{_NOTE}} {amount:>8}".rstrip())
-
-    def _figures(self, *pairs: tuple[str, str]) -> None:
-        for name, text in pairs:
-            self._say(f"  {self._style(f'{name:<12}', 'dim')} {text}")
-
-    def _dim(self, text: str) -> None:
-        self._say(self._style(f"  {text}", "dim"))
-
-    def _yes(self, good: bool) -> str:
-        return self._style("yes", "green") if good else self._style("NO", "red")
-
-
-def money(dollars: float) -> str:
-    return f"${dollars:.4f}"
