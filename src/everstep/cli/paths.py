@@ -57,7 +57,7 @@ def pick(value: Any, path: Sequence[Any], ref: str) -> Any:
     for depth, key in enumerate(path):
         try:
             value = _member(value, key)
-        except (KeyError, IndexError, TypeError, AttributeError):
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError):
             raise NotFound(
                 f"the state of {ref} has no {shown(path[: depth + 1])}",
                 remedy=f"Look at what there is: everstep state {ref} {shown(path[:depth]) if depth else ''}".rstrip(),

@@ -45,9 +45,26 @@ def changes(old: Any, ops: Iterable[Op]) -> list[Change]:
     out: list[Change] = []
     for op in ops:
         with misfit():
-            out.extend(_changes(old, op))
-            detached = _detached(op)
-        old = apply(old, [detached])
+            finer = _finer(old, op)
+        for one in finer:
+            with misfit():
+                out.extend(_changes(old, one))
+                detached = _detached(one)
+            old = apply(old, [detached])
+    return out
+
+
+def _finer(old: Any, op: Op) -> list[Op]:
+    """What a container that was set anew changes in the one that was there: a small one is stored as a whole, but read by what differs."""
+    if op[0] != SET or not isinstance(op[2], (dict, list)):
+        return [op]
+    path = tuple(op[1])
+    holder = fields_of(inside(old, path[:-1])) if path else [old]
+    key = path[-1] if path else 0
+    if isinstance(holder, dict) and key not in holder:
+        return [op]
+    out: list[Op] = []
+    difference(holder[key], op[2], path, out)
     return out
 
 
