@@ -6,7 +6,7 @@ import sys
 from typing import Any
 
 from everstep.cli.app import App
-from everstep.cli.text import cell, duration
+from everstep.cli.text import cell
 
 
 def watch(app: App, store: Any) -> None:
@@ -18,8 +18,8 @@ def watch(app: App, store: Any) -> None:
 
 def _told(app: App, event: Any) -> None:
     data = event.data
-    failed = data.get("error")
-    parts = [cell(str(data.get("step", "")), 60), duration(data["seconds"]) if "seconds" in data else ""]
+    well = data.get("status", "succeeded") == "succeeded"
+    parts = [cell(str(data.get("step", "")), 60), "" if well else str(data["status"])]
+    parts += [f"attempt {data['attempt']}"] if data.get("attempt", 1) > 1 else []
     parts += [f"${data['cost']:,.4f}"] if data.get("cost") else []
-    parts += [cell(app.redactor.text(f"{failed.get('type')}: {failed.get('message')}"), 100)] if isinstance(failed, dict) else []
-    app.out.say(f"{'✗' if failed else '✓'} {'  '.join(part for part in parts if part)}", "red" if failed else "green")
+    app.out.say(f"{'✓' if well else '✗'} {'  '.join(part for part in parts if part)}", "green" if well else "red")
