@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from heapq import nlargest
 from typing import Any
 
 _PAGE = 500
+_LOOKED_AT = 20
 
 
 @dataclass(slots=True)
@@ -24,6 +26,9 @@ class Counted:
     resumed: int = 0
     resumed_well: int = 0
     times: list[float] = field(default_factory=list)
+    stored: int = 0
+    copies: int | None = None
+    """About how many bytes a full copy of the state at every checkpoint would take."""
 
     def percentiles(self) -> tuple[float, float, float]:
         times = sorted(self.times) or [0.0]
@@ -39,6 +44,7 @@ class Counted:
                 "seconds": self.seconds, "tokens": self.tokens, "cost": self.cost, "p50": p50, "p95": p95, "p99": p99,
             },
             "checkpoints": self.checkpoints,
+            "full_copies_bytes": self.copies,
             "resumes": {"runs": self.resumed, "succeeded": self.resumed_well},
         }  # fmt: skip
 
@@ -46,18 +52,30 @@ class Counted:
 def count(store: Any, since: Any, most: int, progress: Any) -> Counted:
     """Count all runs by status, and the steps of the newest ones."""
     out = Counted()
+    largest: list[tuple[int, str]] = []
     after = None
     while True:
         page = store.runs(limit=_PAGE, after=after, **({} if since is None else {"since": since}))
         for run in page:
             out.statuses[run.status] += 1
             out.checkpoints += run.checkpoints
+            out.stored += run.stored_bytes
             if out.runs < most:
                 _add(out, store, run)
                 progress(out.runs, most)
+        largest = nlargest(_LOOKED_AT, [*largest, *((run.stored_bytes, run.id) for run in page if run.checkpoints)])
         after = page.next
         if after is None:
+            out.copies = _copies(store, [id for _, id in largest], out.stored)
             return out
+
+
+def _copies(store: Any, ids: list[str], stored: int) -> int | None:
+    from everstep.store.proof.naive import naive_size
+
+    rows = [row for row in map(store.backend.run, ids) if row is not None]
+    found = naive_size(store.backend, store.framer, rows, stored)
+    return None if found is None else found.bytes
 
 
 def _add(out: Counted, store: Any, run: Any) -> None:

@@ -36,10 +36,17 @@ def command(app: App, since: object, most: int) -> None:
             ("records", f"{stored['records']:,} in {size(stored['record_bytes'])}"),
             ("chunks", f"{stored['chunks']:,} in {size(stored['chunk_bytes'])}"),
             ("file", size(stored["file_bytes"]) if stored["file_bytes"] else ""),
+            ("full copies", _copies(stored, found)),
             ("by status", ", ".join(f"{n:,} {app.out.status(status)}" for status, n in sorted(found.statuses.items()))),
         ]
     )
     _steps(app, found)
+
+
+def _copies(stored: dict[str, int], found: Counted) -> str:
+    """What a store that copies every state would take."""
+    here = stored["record_bytes"] + stored["chunk_bytes"]
+    return "" if not found.copies or not here else f"about {size(found.copies)}, {found.copies / here:,.1f} times as much"
 
 
 def _steps(app: App, found: Counted) -> None:
