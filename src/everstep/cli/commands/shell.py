@@ -1,0 +1,43 @@
+"""`everstep shell`: commands one after the other, typed by a person or read from a pipe. The work is done in `everstep.cli.shell`."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from everstep.cli.app import App
+from everstep.cli.app import command as make
+
+
+@make("shell")
+@click.option(
+    "--import", "modules", multiple=True, metavar="MODULE", help="What defines workflows and agents: a module, a .py or a YAML file."
+)
+@click.option("--command", "-c", "text", metavar="COMMANDS", help="Run these commands, separated by ; or by lines, and end.")
+def command(app: App, modules: tuple[str, ...], text: str | None) -> int:
+    """Look around and go on, one command after the other. Without a terminal, commands are read from standard input.
+
+    What stands after `everstep` on the command line is typed without it. `help` lists the commands.
+    """
+    from everstep.cli.shell import scripts
+    from everstep.cli.shell.session import Session
+
+    session = Session(app, _options(app, click.get_current_context().params["colour"]))
+    session.learn((*app.imports(), *modules))
+    if text is not None:
+        return scripts.follow(session, text.splitlines())
+    if not sys.stdin.isatty():
+        return scripts.follow(session, scripts.piped())
+    from everstep.cli.shell.banner import greet
+    from everstep.cli.shell.terminal import talk
+
+    greet(app)
+    return talk(session)
+
+
+def _options(app: App, colour: str) -> list[str]:
+    """The options that all commands have, as they were given to the shell."""
+    named = [("--store", app.url), ("--config", app.config), ("--color", colour)]
+    flags = [("--json", app.out.as_json), ("--quiet", app.out.quiet), ("--debug", app.debug)]
+    return [*(word for name, value in named if value for word in (name, value)), *(name for name, given in flags if given)]

@@ -1,0 +1,83 @@
+"""Agents that no workflow surrounds: a resume goes on with the `AgentLoop` of a module that the person had imported.
+
+A finished one takes another task as the next message of its conversation. Never imports what a store names.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from everstep.cli import outcome
+from everstep.cli.app import App, interactive
+from everstep.cli.shell.asking import next_task
+from everstep.cli.watching import watch
+from everstep.errors import InvalidArgument, NotFound
+from everstep.runtime.agent import AgentLoop
+from everstep.runtime.workflow import beginning
+from everstep.store.refs import find_run
+
+
+def is_agent(app: App, run: str) -> bool:
+    """Whether a run is that of an agent, and of no workflow."""
+    with app.open() as store:
+        if beginning(store, find_run(store.backend, run)).get("workflow") is not None:
+            return False
+        return _state(store, run) is not None
+
+
+def go_on(app: App, modules: list[Any], run: str, task: str | None) -> int:
+    """Drive an agent to its next answer."""
+    with app.open() as store:
+        watch(app, store)
+        state = _state(store, run) or {}
+        name, loop = _loop(modules, run, state.get("agent"))
+        is_done = store.get(run).status == "succeeded"
+        if is_done and task is None:
+            task = _asked(run)
+            if not task:
+                return 0
+        app.out.say(f"{run} goes on with {name}", "dim")
+        return outcome.tell(app, _drive(loop, store, run, task, is_done))
+
+
+def _asked(run: str) -> str:
+    if not interactive():
+        raise click.UsageError("Missing option '--task'. The agent has finished: say what it is to do next.")
+    return next_task(run)
+
+
+def _drive(loop: AgentLoop, store: Any, run: str, task: str | None, follow_up: bool) -> Any:
+    functions = (loop.think, loop.plan, loop.act, *loop.tools.values())
+    if not any(inspect.iscoroutinefunction(function) for function in functions):
+        return loop.run(store, run, task, follow_up=follow_up)
+    import asyncio
+
+    return asyncio.run(loop.arun(store, run, task, follow_up=follow_up))
+
+
+def _state(store: Any, run: str) -> Mapping[str, Any] | None:
+    """The newest state, if it is an agent's."""
+    try:
+        found = store.view(run)
+    except NotFound:
+        return None  # it has no checkpoint yet
+    return found if isinstance(found, Mapping) and {"pending", "messages", "agent"} <= set(found) else None
+
+
+def _loop(modules: list[Any], run: str, agent: str | None) -> tuple[str, AgentLoop]:
+    """The loop that goes with an agent: the only one that is imported, or the only one of its name."""
+    known = [(name, one) for module in modules for name, one in vars(module).items() if isinstance(one, AgentLoop)]
+    found = [pair for pair in known if pair[1].agent == agent]
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise InvalidArgument(
+            f"run {run!r} is that of an agent, and no module that was imported has its AgentLoop",
+            remedy="Name the module that makes it: everstep shell --import MODULE (a module or a .py file).",
+        )
+    names = ", ".join(name for name, _ in found)
+    raise InvalidArgument(f"several agents could go on with run {run!r}: {names}", remedy="Give each a name: AgentLoop(agent=…).")

@@ -1,0 +1,56 @@
+"""Questions to the person in the middle of a resume: what a gate asks, and what a finished agent is to do next."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from everstep.cli import targets
+from everstep.cli.app import App
+from everstep.cli.plain import shown
+from everstep.cli.text import cell, safe
+from everstep.errors import BadAnswer
+
+
+def answer_gates(app: App, run: str) -> bool:
+    """Ask what a run waits for; gives False if the person left a question open."""
+    with app.open() as store:
+        waiting = [gate for gate in store.gates(run) if not gate.answered] if store.get(run).status == "waiting" else []
+        return all(_answer(app, store, gate) for gate in waiting)
+
+
+def waits(app: App, run: str) -> bool:
+    """Whether a run waits for an answer."""
+    with app.open() as store:
+        return store.get(run).status == "waiting" and any(not gate.answered for gate in store.gates(run))
+
+
+def _answer(app: App, store: Any, gate: Any) -> bool:
+    app.out.say(f"gate {safe(gate.name)}: {cell(app.hidden(gate.ask) or '', 400)}", "yellow")
+    choices = f" ({', '.join(_word(choice) for choice in gate.choices)})" if gate.choices else ""
+    while True:
+        text = str(click.prompt(f"Answer{choices}, or Enter to leave it open", default="", show_default=False, err=True))
+        if not text:
+            app.out.say(f"{gate.run} still waits")
+            return False
+        try:
+            store.answer(gate.run, gate.address, value_of(text, gate.choices))
+        except BadAnswer as error:
+            app.out.say(f"error: {safe(error.message)} [{error.code}]")
+        else:
+            return True
+
+
+def _word(choice: Any) -> str:
+    return cell(choice, 40) if isinstance(choice, str) else shown(choice, 40)
+
+
+def value_of(text: str, choices: list[Any] | None) -> Any:
+    """The value that a person means: one of the choices as it was shown, else JSON or text."""
+    return next((choice for choice in choices or () if choice == text), None) or targets.value_of(text)
+
+
+def next_task(run: str) -> str:
+    """What a finished agent is to do next; empty for nothing."""
+    return str(click.prompt(f"{run} has finished. Its next task, or Enter for none", default="", show_default=False, err=True))

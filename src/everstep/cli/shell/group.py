@@ -1,0 +1,71 @@
+"""The commands inside of the shell: all of the command line, and those in `own`, each imported when it is called."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from importlib import import_module
+
+import click
+
+from everstep.cli.main import COMMANDS, Commands
+
+_OWN = {
+    "checkpoints": "List the checkpoints of a run, or the newest of all.",
+    "use": "Choose the run that commands mean when none is named.",
+    "help": "List the commands, or explain one.",
+    "exit": "Leave; Ctrl-D and quit do, too.",
+}
+_INSTEAD = ("answer", "resume")  # commands that do more here than outside
+_NAMES = (*_OWN, "quit", *(name for name in COMMANDS if name != "shell"))
+
+
+class Inside(Commands):
+    """What can be typed in the shell."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_NAMES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        name = "exit" if cmd_name == "quit" else cmd_name
+        if name in _OWN or name in _INSTEAD:
+            found: click.Command = import_module(f"everstep.cli.shell.own.{name}").command
+            return found
+        return super().get_command(ctx, name) if name in _NAMES else None
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name == "shell":
+            raise click.UsageError("This is the shell.")
+        if name not in _NAMES:
+            near = get_close_matches(name, _NAMES, 3)
+            raise click.UsageError(f"No such command {name!r}." + (f" Did you mean {' or '.join(near)}?" if near else " help lists them."))
+        return name, self.get_command(ctx, name), args[1:]
+
+    def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """There is nothing to say: the commands themselves are typed."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        self.format_commands(ctx, formatter)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("In the shell"):
+            formatter.write_dl(list(_OWN.items()))
+        super().format_commands(ctx, formatter)
+
+
+GROUP = Inside(
+    "",
+    help="Type a command; `help COMMAND` explains it. Several in one line are separated by `;`. After `use RUN`, commands that need a run "
+    "take that one, and @3, @tag and ~1 are checkpoints of it.",
+)
+
+
+def leaf(words: list[str]) -> tuple[click.Command, int]:
+    """The command that words name, and how many of them its name takes; the group itself if they name none."""
+    command: click.Command = GROUP
+    for used, word in enumerate(words):
+        found = command.get_command(click.Context(command), word) if isinstance(command, click.Group) else None
+        if found is None:
+            return command, used
+        command = found
+    return command, len(words)

@@ -1,0 +1,14 @@
+"""`exit` and `quit`: leave the shell."""
+
+from __future__ import annotations
+
+import click
+
+from everstep.cli.shell.session import Session
+
+
+@click.command("exit")
+@click.pass_obj
+def command(session: Session) -> None:
+    """Leave the shell; Ctrl-D does, too."""
+    session.ended = True

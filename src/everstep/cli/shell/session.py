@@ -1,0 +1,97 @@
+"""What a shell knows between two commands: its options, the current run, the modules it has imported. Calls one command at a time.
+
+A command gets the options of the shell and, where it names no run, the current one. What it raises becomes a sentence and an exit
+code, as outside. No store is open between two commands.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+from everstep.cli import exits, failures
+from everstep.cli.app import App, interactive
+from everstep.cli.shell import current, picking
+from everstep.cli.shell.group import GROUP, leaf
+from everstep.cli.shell.words import commands
+from everstep.cli.targets import import_module
+
+_TERMINATED = 128 + signal.SIGTERM
+
+
+class Session:
+    """One shell."""
+
+    def __init__(self, app: App, options: list[str]):
+        self.app = app
+        self.options = options
+        self.current: str | None = None
+        self.modules: list[Any] = []
+        self.ended = False
+
+    def learn(self, names: Iterable[str]) -> None:
+        """Import what defines workflows and agents."""
+        self.modules += [import_module(name) for name in names]
+
+    def run(self, line: str) -> int:
+        """Run the commands of a line up to the first that fails; gives its exit code."""
+        try:
+            found = commands(line)
+        except click.UsageError as error:
+            return failures.tell(error)
+        for words in found:
+            code = self.call(words)
+            if code or self.ended:
+                return code
+        return exits.OK
+
+    def call(self, words: list[str]) -> int:
+        """Run one command."""
+        with _named(words):
+            try:
+                code = GROUP.main(self.completed(words, interactive()), prog_name="", standalone_mode=False, obj=self)
+                sys.stdout.flush()
+            except BrokenPipeError:  # whoever read us is gone, and the shell has nobody to talk to
+                raise
+            except click.exceptions.Exit as ended:
+                code = ended.exit_code
+            except BaseException as error:  # noqa: BLE001 - a command that fails does not end the shell
+                code = failures.tell(error)
+        self.ended = self.ended or code == _TERMINATED
+        return code if isinstance(code, int) else exits.OK
+
+    def completed(self, words: list[str], ask: bool = False) -> list[str]:
+        """Words with all that goes without saying: the options of the shell, and the run, which a person may be asked for."""
+        command, used = leaf(words)
+        rest = words[used:]
+        if isinstance(command, click.Group):
+            return words
+        if self.current is not None:
+            rest = current.with_refs(command, rest, self.current)
+            if current.takes(command, rest) or (command.name == "answer" and self._is_gate(current.first_of(command, rest))):
+                rest = [self.current, *rest]
+        elif ask and current.needs(command, rest):
+            rest = [picking.run_for(self.app, str(command.name)), *rest]
+        shared = self.options if any(one.name == "store" for one in command.params) else []
+        return [*words[:used], *shared, *rest]
+
+    def _is_gate(self, name: Any) -> bool:
+        """Whether the current run waits for an answer at a gate of this name."""
+        with self.app.open() as store:
+            return any(name in (gate.name, gate.address) for gate in store.gates(str(self.current)) if not gate.answered)
+
+
+@contextmanager
+def _named(words: list[str]) -> Iterator[None]:
+    """While a command runs, the program was called with its words: how an error is told depends on --json and --debug."""
+    before = sys.argv
+    sys.argv = [*before, *words]
+    try:
+        yield
+    finally:
+        sys.argv = before
