@@ -9,12 +9,13 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import click
 
 from everstep.cli.output import Output
+from everstep.redact import MASK
 
 if TYPE_CHECKING:
     from everstep.api import Store
@@ -56,8 +57,10 @@ class App:
 
         return Redactor.default()
 
-    def hidden(self, value: Any) -> Any:
-        """A stored value as it may be shown."""
+    def hidden(self, value: Any, path: Sequence[Any] = ()) -> Any:
+        """A stored value as it may be shown. A key above it may be reason enough to hide it."""
+        if value is not None and any(self.redactor.names(key) for key in path):
+            return MASK
         return self.redactor.value(value)
 
     @property

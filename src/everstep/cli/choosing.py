@@ -24,7 +24,7 @@ def run_of(app: App, store: Any, given: str | None, what: str, fits: Any) -> str
     if not found:
         raise click.UsageError(f"There is no run to {what}.")
     for number, run in enumerate(found, 1):
-        about = f"{run.status:<10} {cell(run.workflow or '', 24):<24} {ago(run.updated_at):>12}  {cell(run.note or '', 40)}"
+        about = f"{run.status:<10} {cell(run.workflow or '', 24):<24} {ago(run.updated_at):>12}  {cell(app.hidden(run.note) or '', 40)}"
         app.out.say(f"{number:>3}  {run.id:<20} {about}".rstrip())
     number = click.prompt(f"Which one to {what}", type=click.IntRange(1, len(found)), default=1, err=True)
     return str(found[number - 1].id)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import traceback
+from io import StringIO
 
 import click
 
@@ -12,13 +13,15 @@ from everstep.cli.output import FORMAT
 from everstep.cli.plain import dumps
 from everstep.cli.text import safe
 from everstep.errors import EverstepError, Suspended
+from everstep.redact import Redactor
 
 
-def tell(error: BaseException) -> int:
-    """Say what went wrong, and give the exit code."""
-    debug = "--debug" in sys.argv
+def tell(error: BaseException, arguments: list[str] | None = None) -> int:
+    """Say what went wrong, and give the exit code. How it is said stands in the arguments: by default, those of the process."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    debug, as_json = "--debug" in arguments, "--json" in arguments
     if isinstance(error, click.ClickException):
-        return _tell_usage(error)
+        return _tell_usage(error, as_json)
     if isinstance(error, (KeyboardInterrupt, click.Abort)):
         sys.stderr.write("\ninterrupted\n")
         return exits.INTERRUPTED
@@ -27,24 +30,26 @@ def tell(error: BaseException) -> int:
     if debug:
         traceback.print_exception(error)
     if isinstance(error, (EverstepError, Suspended)):
-        _say(error.message, error.remedy, error.code)
+        _say(error.message, error.remedy, error.code, as_json)
         return exits.code_of(error)
     if isinstance(error, OSError):
-        _say(str(error), "Look at the path and its permissions.", "E000")
+        _say(str(error), "Look at the path and its permissions.", "E000", as_json)
         return exits.FAILED
     if not debug:
         traceback.print_exception(error)
     return exits.FAILED
 
 
-def _say(message: str, remedy: str, code: str) -> None:
-    if "--json" in sys.argv:
+def _say(message: str, remedy: str, code: str, as_json: bool) -> None:
+    message = Redactor.default().text(message)
+    remedy = in_commands(remedy)
+    if as_json:
         said = {"code": code, "message": message, "remedy": remedy}
         sys.stderr.write(dumps({"everstep": FORMAT, "kind": "error", "data": said}) + "\n")
         return
     sys.stderr.write(f"error: {safe(message, lines=True)} [{code}]\n")
     if remedy:
-        sys.stderr.write(f"hint: {safe(_in_commands(remedy), lines=True)}\n")
+        sys.stderr.write(f"hint: {safe(remedy, lines=True)}\n")
 
 
 _CALLS = (
@@ -52,19 +57,26 @@ _CALLS = (
     ("store.verify('full')", "`everstep verify --depth full`"),
     ("everstep.repair(path, new_path)", "`everstep repair STORE NEW`"),
     ("store.resume(run_id)", "`everstep resume RUN`"),
+    ("store.gates(run_id)", "`everstep answer RUN`"),
+    ("store.events(run=run_id)", "`everstep log RUN`"),
+    ("store.checkpoints(run_id)", "`everstep show RUN`"),
+    ("store.verify()", "`everstep verify`"),
+    ("keep_within;", "--keep-within;"),
 )
 
 
-def _in_commands(remedy: str) -> str:
+def in_commands(remedy: str) -> str:
     """A remedy in the words of the command line, where it names calls."""
     for call, words in _CALLS:
         remedy = remedy.replace(call, words)
     return remedy
 
 
-def _tell_usage(error: click.ClickException) -> int:
-    if "--json" in sys.argv:
-        _say(error.format_message(), "Run the command with --help.", "usage")
+def _tell_usage(error: click.ClickException, as_json: bool) -> int:
+    if as_json:
+        _say(error.format_message(), "Run the command with --help.", "usage", as_json)
         return error.exit_code
-    error.show()
+    told = StringIO()
+    error.show(told)
+    sys.stderr.write(safe(told.getvalue(), lines=True))
     return error.exit_code

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+from io import TextIOWrapper
 from typing import Any
 
 import click
@@ -109,6 +110,9 @@ def group(ctx: click.Context) -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; gives the exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # an old locale may lack a sign; better an escape than no answer
+            stream.reconfigure(errors="backslashreplace")
     try:
         code = group.main(arguments, prog_name="everstep", standalone_mode=False)
         sys.stdout.flush()
@@ -121,7 +125,7 @@ def main(arguments: list[str] | None = None) -> int:
     except BaseException as error:  # noqa: BLE001 - `tell` lets pass what is none of ours
         from everstep.cli.failures import tell
 
-        return tell(error)
+        return tell(error, arguments)
 
 
 def run() -> None:

@@ -22,8 +22,8 @@ def tell(app: App, outcome: Any) -> int:
         app.out.data(
             "outcome",
             {
-                "run": outcome.run, "status": outcome.status, "result": to_json(app.hidden(outcome.result)), "error": error, "reason": outcome.reason,
-                "gates": [facts.of_gate(gate, app.hidden) for gate in outcome.gates], "report": facts.of_report(outcome.report),
+                "run": outcome.run, "status": outcome.status, "result": to_json(app.hidden(outcome.result)), "error": error, "reason": app.hidden(outcome.reason),
+                "gates": [facts.of_gate(gate, app.hidden) for gate in outcome.gates], "report": facts.of_report(outcome.report, app.hidden),
             },
         )  # fmt: skip
         return code
@@ -43,7 +43,7 @@ def _say(app: App, outcome: Any) -> None:
         if outcome.error is None
         else f": {type(outcome.error).__qualname__}: {cell(app.redactor.text(str(outcome.error).splitlines()[0] if str(outcome.error) else ''), 300)}"
     )
-    reason = f" ({safe(outcome.reason)})" if outcome.reason else ""
+    reason = f" ({safe(app.hidden(outcome.reason))})" if outcome.reason else ""
     app.out.say(f"{outcome.run}: {outcome.status}{error}{reason}", colour)
     if outcome.report.kept or outcome.report.executed or outcome.report.differences:
         app.out.say(safe(app.redactor.text(str(outcome.report)), lines=True), "dim")

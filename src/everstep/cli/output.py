@@ -7,6 +7,7 @@ Every text that comes from a store goes through `text.safe` before it gets here;
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 import time
@@ -15,12 +16,14 @@ from datetime import datetime
 from typing import Any, TextIO
 
 from everstep.cli.plain import dumps
-from everstep.cli.text import ago, cut, iso, width
+from everstep.cli.text import ago, cut, iso, safe, width
 
 FORMAT = 1
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
 _OF_STATUS = {"running": "cyan", "waiting": "yellow", "queued": "blue", "succeeded": "green", "failed": "red", "cancelled": "dim"}
 _PATIENCE = 0.9
+_PLAIN = re.compile(r"[ -~\n\t]*")
+_COLOURS = re.compile(r"(\x1b\[\d{1,2}m)")
 
 
 class Output:
@@ -53,12 +56,13 @@ class Output:
         return "" if moment is None else ago(moment) if self.terminal else iso(moment)
 
     def line(self, text: str = "") -> None:
-        sys.stdout.write(text + "\n")
+        sys.stdout.write(_guarded(text) + "\n")
 
     def say(self, text: str, style: str | None = None) -> None:
         """A word to the person, not part of the data."""
         if not self.quiet:
             sys.stdout.flush()
+            text = _guarded(text)
             sys.stderr.write((f"\x1b[{_STYLES[style]}m{text}\x1b[0m" if style and self._talk_colour else text) + "\n")
             sys.stderr.flush()
 
@@ -127,6 +131,15 @@ class Progress:
         if self._drawn:
             self._stream.write("\r\x1b[K")
             self._stream.flush()
+
+
+def _guarded(text: str) -> str:
+    """The last look at a line: ids and tags, which may hold marks of no width, are printed as they are. Our own colours stay."""
+    return (
+        text
+        if _PLAIN.fullmatch(text)
+        else "".join(part if i % 2 else safe(part, lines=True) for i, part in enumerate(_COLOURS.split(text)))
+    )
 
 
 def _wanted() -> bool:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from everstep.cli.plain import fields_of
 from everstep.errors import InvalidArgument, NotFound
 
 _PART = re.compile(r"\.?([^.\[\]'\"]+)|\[(-?\d+)\]|\[('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")\]")
@@ -36,6 +37,12 @@ def parse(text: str) -> tuple[Any, ...]:
 
 
 def _unquoted(text: str) -> str:
+    """A key in quotes; in double ones it is JSON, as `shown` writes it."""
+    if text.startswith('"'):
+        try:
+            return str(json.loads(text))
+        except ValueError:
+            pass
     return re.sub(r"\\(.)", r"\1", text[1:-1])
 
 
@@ -45,8 +52,10 @@ def shown(path: Sequence[Any]) -> str:
     for key in path:
         if isinstance(key, int) and not isinstance(key, bool):
             out += f"[{key}]"
-        elif isinstance(key, str) and re.fullmatch(r"[^.\[\]'\"\s]+", key):
+        elif isinstance(key, str) and re.fullmatch(r"[^.\[\]'\"\s]+", key) and key.isprintable():
             out += f".{key}" if out else key
+        elif isinstance(key, str):
+            out += f"[{json.dumps(key, ensure_ascii=not key.isprintable())}]"
         else:
             out += f"[{key!r}]"
     return out or "state"
@@ -57,7 +66,7 @@ def pick(value: Any, path: Sequence[Any], ref: str) -> Any:
     for depth, key in enumerate(path):
         try:
             value = _member(value, key)
-        except (KeyError, IndexError, TypeError, ValueError, AttributeError):
+        except (KeyError, IndexError, TypeError, ValueError):
             raise NotFound(
                 f"the state of {ref} has no {shown(path[: depth + 1])}",
                 remedy=f"Look at what there is: everstep state {ref} {shown(path[:depth]) if depth else ''}".rstrip(),
@@ -70,5 +79,4 @@ def _member(value: Any, key: Any) -> Any:
         return value[key] if key in value else value[int(key)]
     if isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
         return value[int(key)]
-    fields = getattr(value, "fields", None)
-    return fields[key] if isinstance(fields, Mapping) else getattr(value, str(key)) if not str(key).startswith("_") else value[key]
+    return (fields_of(value) or {})[key]  # its fields, never a method

@@ -2,7 +2,7 @@
 
 JSON has no tuples, dates or bytes: those become what a script can use, a list, an ISO text, an object that names its type:
 
-    tuple, set, frozenset, range   a list; sets in an order that is always the same
+    tuple, deque, range, set, frozenset   a list; sets in an order that is always the same
     datetime, date, time, UUID, Decimal, Fraction, Path, Enum   a text
     timedelta                      seconds
     bytes, bytearray               {"$bytes": "base64"}
@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import math
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import timedelta
 from enum import Enum
@@ -39,11 +39,20 @@ def to_json(value: Any) -> Any:
         return _scalar(value)
     if isinstance(value, Mapping):
         return _mapping(value)
-    if isinstance(value, (list, tuple, range)):
+    if isinstance(value, Sequence) and not isinstance(value, (bytes, bytearray, memoryview)):
         return [to_json(item) for item in value]
     if isinstance(value, (set, frozenset)):
         return sorted((to_json(item) for item in value), key=lambda item: json.dumps(item, sort_keys=True))
     return _other(value)
+
+
+def whole(value: Any) -> Any:
+    """A value that is fetched as it is touched, as a plain one: what hides secrets looks into plain containers only."""
+    if isinstance(value, Mapping) and not isinstance(value, dict):
+        return {key: whole(item) for key, item in value.items()}
+    if type(value).__name__ == "ListView":
+        return [whole(item) for item in value]
+    return value
 
 
 def _scalar(value: Any) -> Any:
@@ -67,7 +76,7 @@ def _other(value: Any) -> Any:
         return value.total_seconds()
     if isinstance(value, complex):
         return {"$complex": [to_json(value.real), to_json(value.imag)]}
-    found = _fields(value)
+    found = fields_of(value)
     if found is not None:
         name = getattr(value, "name", None) if type(value).__name__ == "Unknown" else None
         return {"$type": str(name or type(value).__qualname__), **{str(key): to_json(item) for key, item in found.items()}}
@@ -76,7 +85,7 @@ def _other(value: Any) -> Any:
     return to_json(value.tolist()) if hasattr(value, "tolist") else str(value)
 
 
-def _fields(value: Any) -> dict[Any, Any] | None:
+def fields_of(value: Any) -> dict[Any, Any] | None:
     """The fields of an object of the program's own, or of one that this process doesn't know."""
     if type(value).__name__ == "Unknown" and isinstance(getattr(value, "fields", None), Mapping):
         return dict(value.fields)
@@ -100,8 +109,8 @@ def shown(value: Any, most: int = _LONGEST) -> str:
         return text if len(value) <= most else f'{text[:most]}…" ({len(value):,} characters)'
     if isinstance(value, (list, tuple, dict, Mapping)) and len(value) > 50:
         return f"{type(value).__name__.lower().removeprefix('tracked').removeprefix('live')} of {len(value):,}"
-    text = safe(json.dumps(to_json(value), ensure_ascii=False))
-    return text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters)"
+    text = json.dumps(to_json(value), ensure_ascii=False)
+    return safe(text) if len(text) <= most else f"{safe(text[:most])}… ({len(text):,} characters)"
 
 
 def pretty(value: Any, longest: int = 2_000, most: int = 400) -> str:
@@ -117,6 +126,6 @@ def _cut(value: Any, longest: int, most: int) -> Any:
         kept = [_cut(item, longest, most) for item in value[:most]]
         return [*kept, f"… and {len(value) - most:,} more"] if len(value) > most else kept
     if isinstance(value, dict):
-        some = {key: _cut(item, longest, most) for key, item in list(value.items())[:most]}
+        some = {_cut(key, longest, most): _cut(item, longest, most) for key, item in list(value.items())[:most]}
         return {**some, "…": f"and {len(value) - most:,} more"} if len(value) > most else some
     return value

@@ -7,6 +7,8 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
+from everstep.cli.text import cell
+
 _MOST = 50
 
 
@@ -16,7 +18,7 @@ class RunArgument(click.ParamType[str]):
     name = "run"
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        return [CompletionItem(run.id, help=f"{run.status} {run.workflow or ''}".strip()) for run in found(ctx, incomplete)]
+        return [CompletionItem(run.id, help=f"{run.status} {cell(run.workflow or '', 40)}".strip()) for run in found(ctx, incomplete)]
 
 
 class RefArgument(RunArgument):

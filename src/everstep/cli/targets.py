@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import math
 import sys
 from pathlib import Path
 from typing import Any
@@ -68,6 +69,8 @@ def load(target: str) -> Any:
         if not hasattr(found, part):
             raise InvalidArgument(f"{module} has no {name!r:.100}", remedy="Name a function of the module.")
         found = getattr(found, part)
+    if not callable(found):
+        raise InvalidArgument(f"{target!r:.100} is no function", remedy="Name a function of the module.")
     return found
 
 
@@ -89,15 +92,42 @@ def arguments(given: tuple[str, ...]) -> tuple[list[Any], dict[str, Any]]:
 def value_of(text: str) -> Any:
     """A value: JSON, or else the text itself; @FILE is the content of a file, @- of standard input."""
     if text.startswith("@") and len(text) > 1:
-        return value_of(sys.stdin.read() if text == "@-" else read(text[1:]))
+        text = read(text[1:])  # what a file holds is a value, never the name of another file
     try:
-        return json.loads(text)
+        return _strict(text)
     except ValueError:
         return text
 
 
-def read(path: str) -> str:
+def json_of(file: str) -> Any:
+    """What a JSON file holds; - is standard input."""
     try:
-        return Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidArgument(f"{path!r:.200} cannot be read: {error}") from error
+        return _strict(read(file))
+    except ValueError as error:
+        raise InvalidArgument(f"{_named(file)} is no JSON: {error}", remedy="Give one JSON value.") from error
+
+
+def read(file: str) -> str:
+    """The text of a file; - is standard input."""
+    try:
+        return (sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()).decode("utf-8-sig")
+    except (OSError, ValueError) as error:
+        raise InvalidArgument(f"{_named(file)} cannot be read: {error}", remedy="Give a file of UTF-8 text.") from error
+
+
+def _named(file: str) -> str:
+    return "standard input" if file == "-" else f"{file!r:.200}"
+
+
+def _strict(text: str) -> Any:
+    """JSON as the standard has it: what no JSON could give back is refused, not changed."""
+    try:
+        return json.loads(text, parse_constant=_finite, parse_float=_finite)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def _finite(text: str) -> float:
+    if math.isfinite(number := float(text)):
+        return number
+    raise ValueError(f"{text:.40} is no number that JSON has")

@@ -14,7 +14,10 @@ _PLAIN = re.compile(r"[ -~]*")
 _HIDDEN = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
 _SHORT = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
-_JOINERS = "\u200d\ufe0f"  # inside of emoji; alone they can hide nothing but themselves
+_JOINERS = "\u200d\ufe0f"  # inside of emoji; anywhere else they make two different texts look alike
+_UNSEEN = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)  # letters and marks of no width
 ELLIPSIS = "…"
 
 
@@ -22,15 +25,17 @@ def safe(text: str, lines: bool = False) -> str:
     """Text without anything that a terminal would obey. With `lines`, line ends and tabs stay."""
     if _PLAIN.fullmatch(text):
         return text
-    return "".join(_shown(character, lines) for character in text)
+    return "".join(_shown(character, before, lines) for before, character in zip(" " + text, text, strict=False))
 
 
-def _shown(character: str, lines: bool) -> str:
+def _shown(character: str, before: str, lines: bool) -> str:
     if " " <= character <= "~":
         return character
     if lines and character in "\n\t":
         return character
-    if category(character) not in _HIDDEN or character in _JOINERS:
+    if character in _JOINERS and (category(before) in ("So", "Sk") or before == _JOINERS[1]):
+        return character
+    if category(character) not in _HIDDEN and not _UNSEEN.match(character):
         return character
     number = ord(character)
     return _SHORT.get(character) or (f"\\x{number:02x}" if number < 256 else f"\\u{number:04x}" if number < 65_536 else f"\\U{number:08x}")

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from everstep.cli.output import Output
+from everstep.cli.app import App
 from everstep.cli.text import cell
 
 _MOST = 2_000
 
 
-def draw(out: Output, store: Any, runs: Any) -> None:
+def draw(app: App, store: Any, runs: Any) -> None:
     """Draw the trees that some runs belong to, the newest tree first."""
     drawn: set[str] = set()
     for run in runs:
         root = _root(store, run)
         if root.id not in drawn:
-            _branch(out, store, root, "", "", drawn)
+            _branch(app, store, root, "", "", drawn)
 
 
 def _root(store: Any, run: Any) -> Any:
@@ -30,8 +30,9 @@ def _root(store: Any, run: Any) -> Any:
     return run
 
 
-def _branch(out: Output, store: Any, run: Any, before: str, below: str, drawn: set[str]) -> None:
+def _branch(app: App, store: Any, run: Any, before: str, below: str, drawn: set[str]) -> None:
     """A run and what comes from it. Without recursion: forks of forks may be thousands deep."""
+    out = app.out
     waiting = [(run, before, below)]
     while waiting and len(drawn) < _MOST:
         one, first, rest = waiting.pop()
@@ -40,7 +41,7 @@ def _branch(out: Output, store: Any, run: Any, before: str, below: str, drawn: s
         drawn.add(one.id)
         origin = "" if one.parent is None else f" called by {one.parent}" if one.child else f" from {one.parent}@{one.parent_number}"
         out.line(
-            f"{first}{out.style(one.id, 'bold')}  {out.status(one.status)}{out.style(cell(origin, 80), 'dim')}  {cell(one.note or '', 60)}".rstrip()
+            f"{first}{out.style(one.id, 'bold')}  {out.status(one.status)}{out.style(cell(origin, 80), 'dim')}  {cell(app.hidden(one.note) or '', 60)}".rstrip()
         )
         children = list(store.runs(parent=one.id, oldest_first=True, limit=500))
         for i, child in reversed(list(enumerate(children))):

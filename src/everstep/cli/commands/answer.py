@@ -45,7 +45,7 @@ def _list(app: App, run: str, waiting: list[Any]) -> None:
     if not waiting:
         raise NotFound(f"run {run!r} waits at no gate", remedy="everstep show RUN tells how it stands.")
     for gate in waiting:
-        choices = f" ({' | '.join(shown(choice, 40) for choice in gate.choices)})" if gate.choices else ""
+        choices = f" ({_choices(app, gate)})" if gate.choices else ""
         app.out.line(f"{safe(gate.name)}: {cell(app.hidden(gate.ask) or '', 400)}{choices}")
 
 
@@ -55,5 +55,11 @@ def _ask(app: App, gate: str, waiting: list[Any]) -> str:
     found = next((one for one in waiting if gate in (one.name, one.address)), None)
     if found is not None:
         app.out.say(cell(app.hidden(found.ask) or "", 400))
-    choices = click.Choice([str(choice) for choice in found.choices]) if found is not None and found.choices else None
-    return str(click.prompt("Answer", type=choices, err=True))
+    if found is None or not found.choices:
+        return str(click.prompt("Answer", err=True))
+    app.out.say(f"one of {_choices(app, found)}")  # click would print them as they are
+    return str(click.prompt("Answer", type=click.Choice([str(choice) for choice in found.choices]), show_choices=False, err=True))
+
+
+def _choices(app: App, gate: Any) -> str:
+    return " | ".join(shown(app.hidden(choice), 40) for choice in gate.choices)

@@ -32,7 +32,12 @@ def command(app: App, run: str, text: str, is_sorted: bool) -> int:
             found, read = (_halve if is_sorted else _walk)(store, info.id, numbers, condition, progress)
         one = None if found is None else store.checkpoint(f"{info.id}@{found}")
     if app.out.as_json:
-        data = {"run": info.id, "when": text, "checkpoint": None if one is None else facts.of_checkpoint(one), "states_read": read}
+        data = {
+            "run": info.id,
+            "when": text,
+            "checkpoint": None if one is None else facts.of_checkpoint(one, app.hidden),
+            "states_read": read,
+        }
         app.out.data("bisect", data)
     elif one is None:
         app.out.say(f"at none of {plural(len(numbers), 'checkpoint')} of {info.id}")

@@ -11,7 +11,7 @@ from everstep.cli import facts, targets
 from everstep.cli.app import App
 from everstep.cli.app import command as make
 from everstep.cli.refs import RUN
-from everstep.errors import InvalidArgument, Waiting
+from everstep.errors import Waiting
 
 
 @make("checkpoint")
@@ -23,12 +23,12 @@ from everstep.errors import InvalidArgument, Waiting
 @click.option("--done", is_flag=True, help="The run has ended well with this state.")
 def command(app: App, run: str, file: str, note: str | None, tags: tuple[str, ...], meta: tuple[str, ...], done: bool) -> None:
     """Save a JSON state as a checkpoint of RUN, which begins with the first one."""
-    state = _json(file)
+    state = targets.json_of(file)
     with app.open(create=True, driving=True) as store:
         one = _save(store, run, state, {"note": note, "tags": tags, "meta": dict(_pair(text) for text in meta) or None}, done)
         one = store.checkpoint(one.ref)
     if app.out.as_json:
-        app.out.data("checkpoint", facts.of_checkpoint(one))
+        app.out.data("checkpoint", facts.of_checkpoint(one, app.hidden))
     else:
         app.out.line(one.ref)
 
@@ -36,21 +36,12 @@ def command(app: App, run: str, file: str, note: str | None, tags: tuple[str, ..
 def _save(store: Any, run: str, state: Any, about: dict[str, Any], done: bool) -> Any:
     """Save, and leave the run waiting for what the script saves next, unless that was the last one."""
     with suppress(Waiting), store.run(run) as opened:
+        if state is None:  # handed in, it would mean: what there was before
+            opened.state = None
         one = opened.checkpoint(state=state, **about)
         if not done:
             raise Waiting(opened.id, "its next checkpoint")
     return one
-
-
-def _json(file: str) -> Any:
-    import json
-    import sys
-
-    text = sys.stdin.read() if file == "-" else targets.read(file)
-    try:
-        return json.loads(text)
-    except ValueError as error:
-        raise InvalidArgument(f"{'standard input' if file == '-' else repr(file)} is no JSON: {error}") from error
 
 
 def _pair(text: str) -> tuple[str, Any]:

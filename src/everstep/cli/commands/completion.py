@@ -25,5 +25,9 @@ def command(app: App, shell: str) -> None:
     found = get_completion_class(shell)
     if found is None:
         raise click.UsageError(f"there is no completion for {shell}")
-    app.out.line(found(group, {}, "everstep", "_EVERSTEP_COMPLETE").source())
+    script = found(group, {}, "everstep", "_EVERSTEP_COMPLETE").source()
+    if app.out.as_json:
+        app.out.data("completion", {"shell": shell, "script": script})
+        return
+    app.out.line(script)
     app.out.say(f"to have it always: {_INSTALL[shell]}")

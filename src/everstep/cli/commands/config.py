@@ -43,7 +43,7 @@ def validate(app: App, file: str | None) -> int:
     path = _file(app, file)
     found = faults(path)
     if app.out.as_json:
-        app.out.data("validate", {"file": str(path), "ok": not found, "faults": found})
+        app.out.data("config_validate", {"file": str(path), "ok": not found, "faults": found})
     for fault in found if not app.out.as_json else ():
         app.out.line(safe(str(fault), lines=True))
     app.out.say(f"{path}: {'all good' if not found else f'{len(found)} faults'}", "green" if not found else "red")
@@ -62,7 +62,7 @@ def migrate(app: App, file: str | None, dry_run: bool) -> None:
     if changes and not dry_run:
         _replace(path, text)
     if app.out.as_json:
-        app.out.data("migrate", {"file": str(path), "dry_run": dry_run, "changes": changes})
+        app.out.data("config_migrate", {"file": str(path), "dry_run": dry_run, "changes": changes})
         return
     for change in changes:
         app.out.line(safe(change))

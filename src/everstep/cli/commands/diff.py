@@ -12,7 +12,7 @@ from everstep.cli.app import command as make
 from everstep.cli.paths import shown as path_shown
 from everstep.cli.plain import shown
 from everstep.cli.refs import REF
-from everstep.cli.text import plural, safe
+from everstep.cli.text import cell, plural
 
 _SIGNS = {"added": ("+", "green"), "removed": ("-", "red"), "changed": ("~", "yellow")}
 
@@ -51,6 +51,8 @@ def _print(app: App, changes: list[Any], limit: int, longest: int) -> None:
         told = facts.of_change(change, app.hidden)
         before, after = (shown(told[name], longest) for name in ("before", "after"))
         value = after if change.kind == "added" else before if change.kind == "removed" else f"{before} -> {after}"
-        app.out.line(f"{app.out.style(sign, colour)} {app.out.style(safe(path_shown(change.path)), 'bold')}: {value}")
+        app.out.line(
+            f"{app.out.style(sign, colour)} {app.out.style(cell(path_shown(app.hidden(list(change.path))), 400), 'bold')}: {value}"
+        )
     if len(changes) > limit:
         app.out.say(f"{plural(len(changes) - limit, 'more difference')}; --limit shows more")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from everstep.cli import exits
 from everstep.cli.app import App
 from everstep.cli.app import command as make
+from everstep.cli.failures import in_commands
 from everstep.cli.text import safe
 
 _SIGNS = {"ok": ("✓", "green"), "warn": ("!", "yellow"), "bad": ("✗", "red")}
@@ -23,5 +24,5 @@ def command(app: App) -> int:
         sign, colour = _SIGNS[one.level]
         app.out.line(f"{app.out.style(sign, colour)} {app.out.style(safe(one.name), 'bold')}: {safe(one.sentence)}")
         if one.remedy:
-            app.out.line(f"    {safe(one.remedy)}")
+            app.out.line(f"    {safe(in_commands(one.remedy))}")
     return exits.OK if found.ok else exits.FOUND

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import click
@@ -10,7 +11,7 @@ import click
 from everstep.cli import facts, targets
 from everstep.cli.app import App
 from everstep.cli.app import command as make
-from everstep.cli.paths import parse
+from everstep.cli.paths import parse, shown
 from everstep.cli.refs import REF
 from everstep.errors import InvalidArgument
 
@@ -33,7 +34,7 @@ def command(app: App, ref: str, id: str | None, changes: tuple[str, ...], remove
     with app.open(driving=True) as store:
         run = store.fork(ref, id, edit)
     if app.out.as_json:
-        app.out.data("fork", facts.of_run(run))
+        app.out.data("fork", facts.of_run(run, app.hidden))
     else:
         app.out.line(run.id)
         app.out.say(f"forked from {run.parent}@{run.parent_number}; everstep resume {run.id} goes on from there", "dim")
@@ -44,14 +45,16 @@ def _edit(changes: tuple[str, ...], removed: tuple[str, ...], file: str | None) 
         return None
     pairs = [_pair(text) for text in changes]
     paths = [parse(text) for text in removed]
-    whole = None if file is None else [targets.value_of(f"@{file}")]
+    whole = None if file is None else [targets.json_of(file)]
+    if whole == [None]:
+        raise InvalidArgument("a fork cannot begin with null", remedy="Begin with {}, and save null in it.")
 
     def edit(state: Any) -> Any:
         state = state if whole is None else whole[0]
         for path, value in pairs:
-            _holder(state, path)[path[-1]] = value
+            _change(state, path, partial(_put, value))
         for path in paths:
-            del _holder(state, path)[path[-1]]
+            _change(state, path, _remove)
         return state
 
     return edit
@@ -62,6 +65,24 @@ def _pair(text: str) -> tuple[tuple[Any, ...], Any]:
     if not equals or not path:
         raise click.UsageError(f"--set {text!r} is no PATH=VALUE")
     return parse(path), targets.value_of(value)
+
+
+def _change(state: Any, path: tuple[Any, ...], change: Callable[[Any, Any], None]) -> None:
+    if not path:
+        raise InvalidArgument("an empty path names nothing", remedy="--state begins with another state.")
+    holder = _holder(state, path)
+    try:
+        change(holder, path[-1])
+    except (KeyError, IndexError):
+        raise InvalidArgument(f"the state has no {shown(path):.100}", remedy="everstep state REF shows what there is.") from None
+
+
+def _put(value: Any, holder: Any, key: Any) -> None:
+    holder[key] = value
+
+
+def _remove(holder: Any, key: Any) -> None:
+    del holder[key]
 
 
 def _holder(state: Any, path: tuple[Any, ...]) -> Any:

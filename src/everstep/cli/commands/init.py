@@ -28,9 +28,9 @@ def command(app: App, folder: str, config_file: bool) -> None:
     place = Path(folder) / ".everstep" / "store.db"
     if not Path(folder).is_dir():
         raise click.UsageError(f"{folder!r} is no folder")
-    is_new = not place.exists()
-    everstep.open(place if app.url is None else app.url).close()
     where = app.url or str(place)
+    is_new = not _is_there(where)
+    everstep.open(where).close()
     written = config_file and _write(Path(folder) / "everstep.toml")
     if app.out.as_json:
         app.out.data("init", {"store": where, "new": is_new, "config": str(Path(folder) / "everstep.toml") if written else None})
@@ -38,6 +38,19 @@ def command(app: App, folder: str, config_file: bool) -> None:
         app.out.say(f"{'made' if is_new else 'there is already'} {where}")
         if written:
             app.out.say(f"made {Path(folder) / 'everstep.toml'}")
+
+
+def _is_there(where: str) -> bool:
+    import everstep
+    from everstep.errors import NotAStore
+
+    try:
+        everstep.open(where, create=False).close()
+    except NotAStore as error:
+        if error.message.startswith("there is no store"):
+            return False
+        raise
+    return True
 
 
 def _write(path: Path) -> bool:

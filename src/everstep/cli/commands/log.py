@@ -31,7 +31,11 @@ def command(app: App, run: str, limit: int, everything: bool, follow: bool, grap
         if graph:
             from everstep.cli.graph import draw
 
-            app.out.line(draw(store, row.id, graph))
+            text = draw(store, row.id, graph)
+            if app.out.as_json:
+                app.out.data("graph", {"run": row.id, "form": graph, "text": text})
+            else:
+                app.out.line(text)
             return
         after = 0 if everything else max(0, row.head_seq - limit)
         if app.out.as_json and not follow:

@@ -19,6 +19,6 @@ def command(app: App, run: str, reason: str | None) -> None:
         store.pause(run, reason)
         found = store.get(run)
     if app.out.as_json:
-        app.out.data("run", {"run": facts.of_run(found)})
+        app.out.data("pause", {"run": facts.of_run(found, app.hidden)})
     else:
         app.out.say(f"{found.id}: asked; its process stops at its next step" if found.open else f"{found.id}: {found.status}")

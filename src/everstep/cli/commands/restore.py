@@ -10,6 +10,7 @@ from everstep.cli.app import App
 from everstep.cli.app import command as make
 from everstep.cli.plain import dumps, to_json
 from everstep.cli.refs import REF
+from everstep.cli.text import safe
 
 
 @make("restore")
@@ -23,7 +24,7 @@ def command(app: App, ref: str, output: str | None, newest_good: bool) -> None:
             found = store.load(ref, newest_good=True)
             name, state = f"{found.run}@{found.number}", found.state
             if found.skipped:
-                app.out.say(str(found), "yellow")
+                app.out.say(safe(str(found), lines=True), "yellow")
         else:
             name = store.checkpoint(ref).ref
             state = store.load(name)
@@ -32,7 +33,7 @@ def command(app: App, ref: str, output: str | None, newest_good: bool) -> None:
         _write(Path(output), text + "\n")
         app.out.say(f"{name} -> {output}")
     if app.out.as_json:
-        app.out.data("state", {"ref": name, "path": [], "state": to_json(state) if output is None else None, "file": output})
+        app.out.data("restore", {"ref": name, "state": to_json(state) if output is None else None, "file": output})
     elif output is None:
         app.out.line(text)
 

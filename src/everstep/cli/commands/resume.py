@@ -11,6 +11,7 @@ from everstep.cli.app import App
 from everstep.cli.app import command as make
 from everstep.cli.choosing import run_of
 from everstep.cli.refs import RUN
+from everstep.cli.text import safe
 from everstep.cli.watching import watch
 from everstep.errors import UnknownWorkflow
 
@@ -56,5 +57,5 @@ def _check(app: App, found: Any) -> int:
     if app.out.as_json:
         app.out.data("can_resume", {"run": found.run, "can_resume": bool(found), "reasons": found.reasons})
     else:
-        app.out.line(str(found))
+        app.out.line(safe(app.hidden(str(found))))
     return 0 if found else 6

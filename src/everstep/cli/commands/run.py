@@ -22,7 +22,9 @@ def command(app: App, target: str, arguments: tuple[str, ...], run_id: str | Non
     workflow = targets.load(target)
     args, named = targets.arguments(arguments)
     if inputs is not None:
-        named = {**_named(targets.value_of(f"@{inputs}")), **named}
+        named = {**_named(targets.json_of(inputs)), **named}
+    if "id" in named:
+        raise click.UsageError("an argument named id cannot be given by its name: --id is that of the run. Give it by its position.")
     with app.open(create=True, driving=True) as store:
         watch(app, store)
         return outcome.tell(app, store.start(workflow, *args, id=run_id, **named))

@@ -27,8 +27,8 @@ _STATUSES = ["queued", "running", "waiting", "succeeded", "failed", "cancelled"]
 @click.option("--parent", type=RUN, help="Only forks and children of this run.")
 @click.option("--note", help="Only runs whose note holds this text.")
 @click.option("--where", multiple=True, metavar="KEY=VALUE", help="Only runs with this metadata; may be given several times.")
-@click.option("--since", type=MOMENT, help="Written since: 2h, 3d, yesterday, 2026-11-15.")
-@click.option("--until", type=MOMENT, help="Written before.")
+@click.option("--since", type=MOMENT, help="Begun since: 2h, 3d, yesterday, 2026-11-15.")
+@click.option("--until", type=MOMENT, help="Begun before.")
 @click.option("--oldest-first", is_flag=True, help="The other way round.")
 @click.option("--limit", "-n", type=click.IntRange(1, 10_000), default=20, show_default=True, help="How many.")
 @click.option("--after", type=int, metavar="CURSOR", help="Go on behind a page: the cursor that it ended with.")
@@ -38,9 +38,9 @@ def command(app: App, tree: bool, **filters: Any) -> None:
     with app.open() as store:
         page = store.runs(**_query(filters))
         if app.out.as_json:
-            app.out.data("runs", {"runs": [facts.of_run(run) for run in page], "next": page.next})
+            app.out.data("runs", {"runs": [facts.of_run(run, app.hidden) for run in page], "next": page.next})
         elif tree:
-            draw(app.out, store, page)
+            draw(app, store, page)
         else:
             _print(app, store, page)
 
@@ -68,7 +68,7 @@ def _print(app: App, store: Any, page: Any) -> None:
     rows = [
         (
             shortened(store, run.id), run.status + ("*" if run.open else ""), cell(run.workflow or "", 30), f"{run.checkpoints:,}",
-            size(run.stored_bytes), app.out.when(run.updated_at), cell(", ".join(run.tags), 30), cell(run.note or "", 60),
+            size(run.stored_bytes), app.out.when(run.updated_at), cell(", ".join(run.tags), 30), cell(app.hidden(run.note) or "", 60),
         )
         for run in page
     ]  # fmt: skip

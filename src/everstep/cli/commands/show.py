@@ -30,7 +30,7 @@ def command(app: App, ref: str, limit: int) -> None:
 
 def _checkpoint(app: App, one: Any) -> None:
     if app.out.as_json:
-        app.out.data("checkpoint", facts.of_checkpoint(one))
+        app.out.data("checkpoint", facts.of_checkpoint(one, app.hidden))
         return
     app.out.line(app.out.style(one.ref, "bold"))
     used = one.used
@@ -41,7 +41,7 @@ def _checkpoint(app: App, one: Any) -> None:
             ("step", cell(one.step or "", 100)),
             ("progress", f"{one.percent:.0f} %" if one.percent is not None else ""),
             ("note", cell(app.hidden(one.note) or "", 400)),
-            ("tags", ", ".join(one.tags)),
+            ("tags", safe(", ".join(one.tags))),
             ("meta", shown(app.hidden(one.meta)) if one.meta else ""),
             ("used", _used(used)),
             ("digest", one.digest),
@@ -61,8 +61,8 @@ def _run(app: App, store: Any, run: Any, limit: int) -> None:
     forks = store.runs(parent=run.id, limit=_MANY)
     if app.out.as_json:
         data = {
-            "run": facts.of_run(run), "checkpoints": [facts.of_checkpoint(one) for one in checkpoints],
-            "gates": [facts.of_gate(gate, app.hidden) for gate in gates], "forks": [facts.of_run(fork) for fork in forks],
+            "run": facts.of_run(run, app.hidden), "checkpoints": [facts.of_checkpoint(one, app.hidden) for one in checkpoints],
+            "gates": [facts.of_gate(gate, app.hidden) for gate in gates], "forks": [facts.of_run(fork, app.hidden) for fork in forks],
         }  # fmt: skip
         app.out.data("run", data)
         return
@@ -86,7 +86,7 @@ def _about(app: App, run: Any, checkpoints: Any) -> list[tuple[str, str]]:
         ("workflow", cell(run.workflow or "", 100)),
         ("session", cell(run.session or "", 100)),
         ("origin", origin),
-        ("tags", ", ".join(run.tags)),
+        ("tags", safe(", ".join(run.tags))),
         ("note", cell(app.hidden(run.note) or "", 400)),
         ("meta", shown(app.hidden(run.meta)) if run.meta else ""),
         ("begun", app.out.when(run.created_at)),
@@ -109,7 +109,7 @@ def _gates(app: App, run: Any, gates: list[Any]) -> None:
         app.out.line()
         app.out.line(f"waits at gate {app.out.style(safe(gate.name), 'bold')}: {cell(app.hidden(gate.ask) or '', 400)}")
         if gate.choices:
-            app.out.line(f"  one of {', '.join(shown(choice, 60) for choice in gate.choices)}")
+            app.out.line(f"  one of {', '.join(shown(app.hidden(choice), 60) for choice in gate.choices)}")
         if app.out.terminal:
             app.out.line(app.out.style(f"  everstep answer {run.id} {safe(gate.name)} VALUE", "dim"))
 

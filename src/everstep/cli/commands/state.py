@@ -7,8 +7,9 @@ import click
 from everstep.cli.app import App
 from everstep.cli.app import command as make
 from everstep.cli.paths import parse, pick
-from everstep.cli.plain import dumps, pretty, to_json
+from everstep.cli.plain import dumps, pretty, to_json, whole
 from everstep.cli.refs import REF
+from everstep.cli.text import safe
 
 
 @make("state")
@@ -25,12 +26,12 @@ def command(app: App, ref: str, path: str | None, newest_good: bool, full: bool,
             found = store.load(ref, newest_good=True)
             state, name = found.state, f"{found.run}@{found.number}"
             if found.skipped:
-                app.out.say(str(found), "yellow")
+                app.out.say(safe(str(found), lines=True), "yellow")
         else:
             one = store.checkpoint(ref)
             name, state = one.ref, store.view(one.ref) if where else store.load(one.ref)
-        value = pick(state, where, name)
-        value = to_json(value if show_secrets else app.hidden({where[-1]: value})[where[-1]] if where else app.hidden(value))
+        value = whole(pick(state, where, name))
+    value = to_json(value if show_secrets else app.hidden(value, where))
     if app.out.as_json:
         app.out.data("state", {"ref": name, "path": to_json(list(where)), "state": value})
     else:

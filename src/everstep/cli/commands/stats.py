@@ -12,7 +12,7 @@ from everstep.cli.times import MOMENT
 
 
 @make("stats")
-@click.option("--since", type=MOMENT, help="Only runs written since: 2h, 3d, yesterday, 2026-11-15.")
+@click.option("--since", type=MOMENT, help="Only runs begun since: 2h, 3d, yesterday, 2026-11-15.")
 @click.option(
     "--runs",
     "most",

@@ -20,6 +20,6 @@ def command(app: App, ref: str, name: str) -> None:
         store.tag(one.ref, name)
         one = store.checkpoint(one.ref)
     if app.out.as_json:
-        app.out.data("checkpoint", facts.of_checkpoint(one))
+        app.out.data("checkpoint", facts.of_checkpoint(one, app.hidden))
     else:
         app.out.say(f"{one.run}@{name} is {one.ref}")

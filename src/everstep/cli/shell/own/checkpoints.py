@@ -25,7 +25,7 @@ def command(app: App, run: str | None, limit: int) -> None:
         found = [(one, info.status) for info in runs for one in store.checkpoints(info.id, limit=limit)]
     found = sorted(found, key=lambda pair: pair[0].at, reverse=True)[:limit] if run is None else found
     if app.out.as_json:
-        app.out.data("checkpoints", [{**facts.of_checkpoint(one), "status": status} for one, status in found])
+        app.out.data("checkpoints", [{**facts.of_checkpoint(one, app.hidden), "status": status} for one, status in found])
     elif not found:
         app.out.say("no checkpoints")
     else:

@@ -1,0 +1,32 @@
+"""A store with a few runs in a folder of its own, made once and copied for each test."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from cli_helpers import Shop, copy, fill
+
+
+@pytest.fixture(scope="session")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("template")
+    (folder / ".everstep").mkdir()
+    fill(folder / ".everstep" / "store.db")
+    return folder
+
+
+@pytest.fixture
+def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Shop:
+    """A folder without a store; commands in this process run in it."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("NO_COLOR", "EVERSTEP_STORE"):
+        monkeypatch.delenv(name, raising=False)
+    return Shop(tmp_path, capsys)
+
+
+@pytest.fixture
+def shop(template: Path, empty: Shop) -> Shop:
+    """A folder with the store."""
+    copy(template, empty.folder)
+    return empty
