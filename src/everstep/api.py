@@ -303,6 +303,10 @@ def _open(
     upkeep = _upkeep(retention, schedule, protect) if retention is not None or schedule != "manual" or protect else {}
     if durability != "sync" or budget is not None or timeout is not None:
         _check_driving(durability, budget, timeout)
+    if redaction is not None:
+        from everstep.store.masking import Mask
+
+        Mask(redaction)  # refuses what is no Redactor
     backend = open_backend(url, **options) if enabled and not chosen.off else open_backend("memory://")
     store = Store(
         backend, lease_seconds=lease_seconds, compression=compression, level=level, threshold=threshold, checking=checking,

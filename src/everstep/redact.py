@@ -18,53 +18,64 @@ from everstep.errors import InvalidArgument
 
 MASK = "[redacted]"
 KEYS = (
-    "password", "passwd", "passphrase", "pwd", "secret", "*_secret", "secret_*", "token", "access_token", "refresh_token", "id_token",
+    "password", "passwd", "passphrase", "pwd", "secret", "*_secret", "secret_key", "token", "access_token", "refresh_token", "id_token",
     "auth_token", "bearer_token", "session_token", "api_token", "api_key", "*_api_key", "x_api_key", "access_key", "*_access_key",
     "secret_access_key", "private_key", "*_private_key", "authorization", "proxy_authorization", "cookie", "set_cookie", "credential",
     "credentials", "client_secret", "*_password",
 )  # fmt: skip
 
-# Each begins with fixed text or stands at the beginning of a word, and never goes back over what it has read (++): time stays linear.
-BUILT_IN: dict[str, tuple[str, ...]] = {
+_START = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrtf]))"  # of a word; one that follows an escaped line end begins there, too
+# What a text must hold, in small letters, to be looked at more closely; and the expression. None of them goes back over what it has read
+# (++), and each begins with fixed text: time stays linear.
+BUILT_IN: dict[str, tuple[tuple[tuple[str, ...], str], ...]] = {
     "api_keys": (
-        r"\bsk-[A-Za-z0-9_-]{16,}+",  # OpenAI, Anthropic and those who write theirs alike
-        r"\b(?:AKIA|ASIA)[A-Z0-9]{16}(?![A-Za-z0-9])",  # AWS
-        r"\bAIza[A-Za-z0-9_-]{35}",  # Google
-        r"\bgh[pousr]_[A-Za-z0-9]{20,}+|\bgithub_pat_[A-Za-z0-9_]{20,}+",
-        r"\bglpat-[A-Za-z0-9_-]{16,}+",
-        r"\bxox[abeoprs]-[A-Za-z0-9-]{10,}+|\bxapp-[A-Za-z0-9-]{10,}+",  # Slack
-        r"\b[rs]k_(?:live|test)_[A-Za-z0-9]{16,}+",  # Stripe
-        r"\bhf_[A-Za-z0-9]{20,}+|\bnpm_[A-Za-z0-9]{30,}+|\bpypi-[A-Za-z0-9_-]{30,}+",
+        (("sk-",), rf"{_START}sk-[A-Za-z0-9_-]{{16,}}+"),  # OpenAI, Anthropic and those who write theirs alike
+        (("akia", "asia"), rf"{_START}(?:AKIA|ASIA)[A-Z0-9]{{16}}(?![A-Za-z0-9])"),  # AWS
+        (("aiza",), rf"{_START}AIza[A-Za-z0-9_-]{{35}}"),  # Google
+        (
+            ("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"),
+            rf"{_START}gh[pousr]_[A-Za-z0-9]{{20,}}+|{_START}github_pat_[A-Za-z0-9_]{{20,}}+",
+        ),
+        (("glpat-",), rf"{_START}glpat-[A-Za-z0-9_-]{{16,}}+"),
+        (("xox", "xapp-"), rf"{_START}xox[abeoprs]-[A-Za-z0-9-]{{10,}}+|{_START}xapp-[A-Za-z0-9-]{{10,}}+"),  # Slack
+        (("k_live_", "k_test_"), rf"{_START}[rs]k_(?:live|test)_[A-Za-z0-9]{{16,}}+"),  # Stripe
+        (("hf_", "npm_", "pypi-"), rf"{_START}hf_[A-Za-z0-9]{{20,}}+|{_START}npm_[A-Za-z0-9]{{30,}}+|{_START}pypi-[A-Za-z0-9_-]{{30,}}+"),
     ),
     "tokens": (
-        r"(?i:\bbearer) {1,4}[A-Za-z0-9._~+/=-]{8,}+|(?i:\bbasic) {1,4}[A-Za-z0-9+/=]{16,}+",
-        r"(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{8,4096}+\.[A-Za-z0-9_-]{2,65536}+\.[A-Za-z0-9_-]*+",  # JWT
-        r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----(?:[^-]++|-(?!----END ))*+(?:-----END [A-Z ]{0,40}PRIVATE KEY-----)?",
-        r"(?<=://)[^\s/:@\"']{0,200}+:[^\s/@\"']{1,200}+(?=@)",  # user:password@host in a URL
+        (("bearer ", "basic "), rf"{_START}(?i:bearer) {{1,4}}[A-Za-z0-9._~+/=-]{{8,}}+|{_START}(?i:basic) {{1,4}}[A-Za-z0-9+/=]{{16,}}+"),
+        (("eyj",), r"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrtf]))eyJ[A-Za-z0-9_-]{8,4096}+\.[A-Za-z0-9_-]{2,65536}+\.[A-Za-z0-9_-]*+"),  # JWT
+        (
+            ("private key-----",),
+            r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----(?:[^-]++|-(?!----END ))*+(?:-----END [A-Z ]{0,40}PRIVATE KEY-----)?",
+        ),
+        (("://",), r"(?<=://)[^\s/:@\"']{0,200}+:[^\s/@\"']{1,200}+(?=@)"),  # user:password@host in a URL
     ),
-    "email": (r"(?<![\w.+-])[\w.+-]{1,64}+@[A-Za-z0-9-]{1,63}+(?:\.[A-Za-z0-9-]{1,63}+){1,8}+",),
-}  # fmt: skip
-_PAIR = re.compile(  # password = "x", "password": "x", password=x: what a text says that shows a value by its name
-    r"""(?<![\w-])(?P<name>[A-Za-z_][\w-]{1,60}+)(?P<sign>\\?["']?\ {0,2}[:=]\ {0,2})
-    (?P<value>\\?"[^"\\\n]{1,400}+\\?"|\\?'[^'\\\n]{1,400}+\\?'|[^\s"'\\,;&<>()\[\]{}]{1,400}+)""",
-    re.VERBOSE,
-)
+    "email": ((("@",), r"(?<![\w.+-])[\w.+-]{1,64}+@[A-Za-z0-9-]{1,63}+(?:\.[A-Za-z0-9-]{1,63}+){1,8}+"),),
+}
+# password = "x", "password": "x", password=x: what a text says that shows a value by its name
+_NAME = re.compile(r"""(?<![\w-])([A-Za-z_][\w-]{1,60}+)\\?["']?\ {0,2}[:=]\ {0,2}""")
+_VALUE = re.compile(r"""\\?"[^"\\\n]{1,400}+\\?"|\\?'[^'\\\n]{1,400}+\\?'|[^\s"'\\,;&<>()\[\]{}]{1,400}+""")
+_NO_SECRETS = ("None", "null", "true", "false", "True", "False")
 _SKELETON = str.maketrans("", "", "_- ")
 _LONGEST_NAME = 200
 
 
-def check_pattern(pattern: str) -> re.Pattern[str]:
-    """The regular expression of a pattern: that of a built-in name, or the one that is written."""
-    text = "|".join(BUILT_IN[pattern]) if pattern in BUILT_IN else pattern
+Expression = tuple[tuple[str, ...], re.Pattern[str]]
+
+
+def check_pattern(pattern: str) -> tuple[Expression, ...]:
+    """The expressions of a pattern, each with what a text must hold to be looked at: those of a built-in name, or the one that is written."""
+    if pattern in BUILT_IN:
+        return tuple((hints, re.compile(text)) for hints, text in BUILT_IN[pattern])
     try:
-        made = re.compile(text)
+        made = re.compile(pattern)
     except (re.error, RecursionError, OverflowError) as error:
         raise InvalidArgument(
             f"{pattern!r:.60} is no regular expression: {error}", remedy=f"Use {', '.join(BUILT_IN)} or an expression of Python's re."
         ) from error
     if made.match("") is not None:
         raise InvalidArgument(f"{pattern!r:.60} fits nothing at all, and so everywhere", remedy="Let it fit one character at least.")
-    return made
+    return (((), made),)
 
 
 class Redactor:
@@ -76,7 +87,8 @@ class Redactor:
         names = [_skeleton(key) for key in self.keys]
         self._exact = frozenset(name for name in names if "*" not in name)
         self._globs = tuple(name.split("*") for name in names if "*" in name)
-        self._expressions = tuple(check_pattern(pattern) for pattern in self.patterns)
+        self._hints = tuple(max(name.split("*"), key=len) for name in names)
+        self._expressions = tuple(one for pattern in self.patterns for one in check_pattern(pattern))
         self._named = lru_cache(2048)(self._fits)
 
     def __repr__(self) -> str:
@@ -100,27 +112,36 @@ class Redactor:
     def text(self, text: str) -> str:
         """The text with what must not be seen masked."""
         if MASK in text:  # what is masked already stays as it is
-            return MASK.join(self._text(part) for part in text.split(MASK))
+            return MASK.join(self._text(part) if part else part for part in text.split(MASK))
         return self._text(text)
 
     def _text(self, text: str) -> str:
         text = self.pattern_text(text)
-        if (self._exact or self._globs) and (":" in text or "=" in text):
-            return _PAIR.sub(self._pair, text)
+        if self._hints and (":" in text or "=" in text):
+            skeleton = _skeleton(text)
+            if any(hint in skeleton for hint in self._hints):
+                return self._without_pairs(text)
         return text
 
     def pattern_text(self, text: str) -> str:
         """The text with only the patterns masked: for what is no value, such as the source of a program."""
-        for expression in self._expressions:
-            text = expression.sub(_masked, text)
+        lowered = text.lower()
+        for hints, expression in self._expressions:
+            if not hints or any(hint in lowered for hint in hints):
+                text = expression.sub(_masked, text)
         return text
 
-    def _pair(self, found: re.Match[str]) -> str:
-        name, value = found["name"], found["value"]
-        if MASK in value or value in ("None", "null", "true", "false", "True", "False") or not self.names(name):
-            return found[0]
-        quote = next((sign for sign in ('\\"', "\\'", '"', "'") if value.startswith(sign)), "")
-        return f"{name}{found['sign']}{quote}{MASK}{quote}"
+    def _without_pairs(self, text: str) -> str:
+        """The text without the values that stand in it beside their names."""
+        parts, done, at = [], 0, 0
+        while (found := _NAME.search(text, at)) is not None:
+            at = found.end()
+            value = _VALUE.match(text, at) if self.names(found[1]) else None
+            if value is not None and value[0] not in _NO_SECRETS:
+                quote = next((sign for sign in ('\\"', "\\'", '"', "'") if value[0].startswith(sign)), "")
+                parts += [text[done:at], quote, MASK, quote]
+                done = at = value.end()
+        return "".join(parts) + text[done:] if parts else text
 
     def value(self, value: Any) -> Any:
         """The value with all that is to be masked replaced by the text "[redacted]". Parts that stay are shared, not copied."""

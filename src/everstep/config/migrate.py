@@ -240,7 +240,10 @@ class _Rewriting:
         header = self._header(group)
         if header is None:
             return f"{indent}{found['before']}{old.new} = {value}{comment}{end}"
-        self._below.setdefault(header, []).append(f"{name} = {value}{comment}\n")
+        line_end = end or "\n"
+        if not self._lines[header].endswith("\n"):
+            self._lines[header] += line_end
+        self._below.setdefault(header, []).append(f"{name} = {value}{comment}{line_end}")
         return ""
 
     def _stands(self, new: str) -> bool:

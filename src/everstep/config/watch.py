@@ -77,7 +77,8 @@ class Watch:
         self._stop.set()
         if self._handler is not None and threading.current_thread() is threading.main_thread():
             if signal.getsignal(signal.SIGHUP) == self._handler:
-                signal.signal(signal.SIGHUP, signal.SIG_DFL if self._before is None else self._before)
+                before = _living(self._before)
+                signal.signal(signal.SIGHUP, signal.SIG_DFL if before is None else before)
             self._handler = None
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(SECONDS)
@@ -127,7 +128,7 @@ class Watch:
                 hook.remove()
             self._hooks = add_hooks(store, functions)
         if waiting:
-            _say(self.settings, f"{', '.join(waiting)} in {fresh.file} changed: that takes effect when the store is opened anew")
+            _say(self.settings, f"{', '.join(waiting)} changed: that takes effect when the store is opened anew")
 
     def _apply_policy(self, store: Host, fresh: Settings, waiting: list[str]) -> None:
         policy = Policy.parse(fresh["policy"])
@@ -152,7 +153,14 @@ class Watch:
             store._redact(options["redaction"])
 
 
+def _living(handler: Any) -> Any:
+    """The handler that was there before, without those of stores that were closed since."""
+    while isinstance(owner := getattr(handler, "__self__", None), Watch) and owner._stop.is_set():
+        handler = owner._before
+    return handler
+
+
 def _say(settings: Settings, text: str) -> None:
     """A warning of its own each time: Python shows the same one at the same place only once."""
     with suppress(UserWarning):  # where warnings are errors, this one must not end the thread: nobody could catch it
-        warnings.warn_explicit(text, UserWarning, str(settings.file), 1, registry={})
+        warnings.warn_explicit(text, UserWarning, str(settings.file), 0, registry={})

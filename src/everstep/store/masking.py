@@ -11,7 +11,7 @@ from inspect import signature
 from typing import Any
 
 from everstep.codec.values import Decoder, encode
-from everstep.errors import EverstepError
+from everstep.errors import EverstepError, InvalidArgument
 from everstep.redact import MASK, Redactor
 from everstep.snapshot.saver import Saved, Saver
 
@@ -20,6 +20,8 @@ class Mask:
     """Masks values of all kinds before they are encoded."""
 
     def __init__(self, redactor: Redactor):
+        if not isinstance(redactor, Redactor):
+            raise InvalidArgument(f"redaction={redactor!r:.60} is no Redactor", remedy="Give everstep.redact.Redactor.default().")
         self.redactor = redactor
 
     def __call__(self, value: Any, what: str = "state") -> Any:
