@@ -73,17 +73,21 @@ class Session:
             return words
         if self.current is not None:
             rest = current.with_refs(command, rest, self.current)
-            if current.takes(command, rest) or (command.name == "answer" and self._is_gate(current.first_of(command, rest))):
+            if current.takes(command, rest) or self._leaves_out(str(command.name), current.first_of(command, rest)):
                 rest = [self.current, *rest]
         elif ask and current.needs(command, rest):
             rest = [picking.run_for(self.app, str(command.name)), *rest]
         shared = self.options if any(one.name == "store" for one in command.params) else []
         return [*words[:used], *shared, *rest]
 
-    def _is_gate(self, name: Any) -> bool:
-        """Whether the current run waits for an answer at a gate of this name."""
+    def _leaves_out(self, command: str, first: Any) -> bool:
+        """Whether what stands where a run is expected is a gate that the current run waits at, or a path into its state."""
+        if command not in ("answer", "state") or not first or "@" in first or "~" in first:
+            return False
         with self.app.open() as store:
-            return any(name in (gate.name, gate.address) for gate in store.gates(str(self.current)) if not gate.answered)
+            if command == "answer":
+                return any(first in (gate.name, gate.address) for gate in store.gates(str(self.current)) if not gate.answered)
+            return not store.runs(prefix=first, limit=1)
 
 
 @contextmanager
