@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import tomllib
 import warnings
 from pathlib import Path
@@ -44,6 +46,12 @@ def test_an_older_key_means_the_same_as_its_successor(key: str) -> None:
     got = settings.values[name]
     assert got.origin == "everstep.toml:1"
     assert got.value == (str(Path.cwd() / held) if name == "store" else held)
+
+
+def test_the_note_about_an_older_key_is_seen_without_asking_for_it() -> None:
+    Path("everstep.toml").write_text("keep_latest = 2\nstore = 'memory://'\n")
+    done = subprocess.run([sys.executable, "-c", "import everstep; everstep.open().close()"], capture_output=True, text=True, check=True)
+    assert "everstep.toml:1: keep_latest is an older key: write retention.keep_last = 2" in done.stderr
 
 
 def _flat(table: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:

@@ -318,3 +318,46 @@ def test_sighup_reloads_in_a_real_process() -> None:
         errors = process.stderr.read()
         assert process.wait(20) == 0, errors
         assert "was not reloaded, the former one stays: everstep.toml:1: this is no TOML" in errors
+
+
+def test_a_rhythm_that_is_taken_away_and_given_back_while_a_step_runs() -> None:
+    put(FIRST + 'policy = "every 0.02 s"\n')
+    with everstep.open() as store:
+
+        def long() -> None:
+            until(lambda: len(store.checkpoints("r")) > 0)
+            put(FIRST)
+            until(lambda: str(store.policy) == "manual")
+            time.sleep(0.1)  # one may be on its way
+            before = len(store.checkpoints("r"))
+            time.sleep(0.3)
+            assert len(store.checkpoints("r")) == before
+            put(FIRST + 'policy = "every 0.03 s"\n')
+            until(lambda: len(store.checkpoints("r")) > before)
+
+        with store.run("r") as run:
+            run.step("long", long)
+
+
+def test_many_runs_open_and_end_while_the_policy_changes() -> None:
+    put(FIRST)
+    with everstep.open() as store:
+        by_hand = Watch(store, load(environ={}))
+        over = threading.Event()
+
+        def turn() -> None:
+            while not over.is_set():
+                for policy in ("every step", "every 0.01 s", "manual"):
+                    put(FIRST + f'policy = "{policy}"\n')
+                    assert by_hand.reload()
+
+        changing = threading.Thread(target=turn)
+        changing.start()
+        try:
+            for n in range(200):
+                with store.run(f"r{n}") as run:
+                    run.step("one", lambda: 1)
+        finally:
+            over.set()
+            changing.join()
+        assert len(store.runs(status="succeeded", limit=1000)) == 200

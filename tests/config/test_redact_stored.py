@@ -341,6 +341,20 @@ def test_a_state_that_was_stored_before_is_masked_at_its_next_save() -> None:
         assert hiding.verify("full").ok
 
 
+def test_an_agent_works_and_goes_on_with_masked_values(store: everstep.Store) -> None:
+    def think(state: Any) -> Any:
+        if len(state.messages) > 4:
+            return everstep.Decision(answer=f"done with {KEY}")
+        return everstep.Decision(actions=[everstep.Action("login", {"password": WORD, "text": KEY})])
+
+    def login(password: str, text: str) -> dict[str, str]:
+        return {"token": password, "text": text}
+
+    outcome = everstep.AgentLoop(think, tools=[login]).run(store, "a", f"use {KEY} of {MAIL}")
+    assert outcome.status == "succeeded", outcome
+    assert_nothing_leaked()
+
+
 def test_only_what_changed_is_stored_as_a_delta(store: everstep.Store) -> None:
     with store.run("r", state={"password": WORD, "log": ["x" * 50] * 2000}) as run:
         run.checkpoint()

@@ -99,7 +99,8 @@ def load(
     """
     settings = _loaded(Path(file) if file is not None else find_file(start), environ, arguments or {})
     for note in settings.notes:
-        warnings.warn(note, DeprecationWarning, stacklevel=2)
+        # Python hides this category but for code of the main program; the file is the person's own, too.
+        warnings.warn_explicit(note, DeprecationWarning, str(settings.file), 0, module="__main__", registry={})
     return settings
 
 

@@ -95,9 +95,9 @@ class Driver(Recorder):
         mode = self._mode
         mode.policy, mode.silent = policy, policy == manual
         mode.plain = mode.plain and mode.silent
-        ticker, self._ticker = self._ticker, None  # the next step starts one with the new rhythm, if there is one
+        ticker = self._ticker
         if ticker is not None:
-            ticker.end()
+            ticker.change(policy.seconds)
 
     def _recorded(self, address: str) -> Recorded | None:
         found = self._played.entries.get(address)

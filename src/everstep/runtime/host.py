@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from threading import Lock
 from typing import TYPE_CHECKING, Any
-from weakref import ref
+from weakref import WeakSet
 
 from everstep.backends.base import Backend
 from everstep.clock import clock
@@ -43,7 +44,8 @@ class Host(BaseStore):
         self.policy = manual if policy is None else Policy.parse(policy)
         self.enabled = enabled and not self.policy.off
         self.durability, self.budget, self.timeout = durability, budget, timeout
-        self._followers: list[ref[Driver]] = []
+        self._followers: WeakSet[Driver] = WeakSet()
+        self._following = Lock()
         self._ends: list[Callable[[], None]] = []  # what else ends with the store
         super().__init__(backend, **options)
         self.keeper = Keeper(backend, lease_seconds)
@@ -51,14 +53,14 @@ class Host(BaseStore):
 
     def _follow(self, run: Driver) -> None:
         """Have a run that chose no policy hear of it when that of the store changes."""
-        self._followers = [*(f for f in self._followers if f() is not None), ref(run)]
+        with self._following:
+            self._followers.add(run)
 
     def _change_policy(self, policy: Policy) -> None:
         """What holds for the runs that chose none, also for those that are open."""
-        self.policy = policy
-        for follower in self._followers:
-            run = follower()
-            if run is not None:
+        with self._following:
+            self.policy = policy
+            for run in self._followers:
                 run._change_policy(policy)
 
     def _tell(self, name: str, run: str, **data: Any) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+from math import inf
 from typing import TYPE_CHECKING
 
 from everstep.backends.base import Commit
@@ -19,6 +20,8 @@ from everstep.store.writing import Chain
 
 if TYPE_CHECKING:
     from everstep.runtime.driver import Driver
+
+LOOK_SECONDS = 1.0  # a new rhythm is noticed after this
 
 
 class Ticker:
@@ -32,9 +35,9 @@ class Ticker:
         self._thread = threading.Thread(target=self._watch, name="everstep-ticker", daemon=True)
         self._thread.start()
 
-    def end(self) -> None:
-        """Make no further checkpoint; one that is being made is not waited for."""
-        self._stop.set()
+    def change(self, seconds: float | None) -> None:
+        """Go on in another rhythm, or with none."""
+        self._seconds = inf if seconds is None else seconds
 
     def stop(self) -> None:
         self._stop.set()
@@ -43,7 +46,7 @@ class Ticker:
 
     def _watch(self) -> None:
         run = self._run
-        while not self._stop.wait(max(0.005, self._seconds - (time.monotonic() - run._saved_at))):
+        while not self._stop.wait(min(LOOK_SECONDS, max(0.005, self._seconds - (time.monotonic() - run._saved_at)))):
             if run._flight and time.monotonic() - run._saved_at >= self._seconds:
                 self._save()
 
