@@ -31,7 +31,7 @@ def is_agent(app: App, run: str) -> bool:
 
 def go_on(app: App, modules: list[Any], run: str, task: str | None) -> int:
     """Drive an agent to its next answer."""
-    with app.open() as store:
+    with app.open(driving=True) as store:
         watch(app, store)
         state = _state(store, run) or {}
         name, loop = _loop(modules, run, state.get("agent"))

@@ -22,7 +22,7 @@ def piped() -> Iterator[str]:
     """The lines of standard input, one by one: what a command reads from it itself begins behind its line."""
     while True:
         try:
-            line = sys.stdin.readline()
+            line = sys.stdin.buffer.readline().decode()
         except UnicodeDecodeError as error:
             raise InvalidArgument("standard input is no text in UTF-8") from error
         if not line:

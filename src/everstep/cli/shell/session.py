@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from typing import Any
 
 import click
@@ -43,7 +42,7 @@ class Session:
         try:
             found = commands(line)
         except click.UsageError as error:
-            return failures.tell(error)
+            return failures.tell(error, self.options)
         for words in found:
             code = self.call(words)
             if code or self.ended:
@@ -52,16 +51,15 @@ class Session:
 
     def call(self, words: list[str]) -> int:
         """Run one command."""
-        with _named(words):
-            try:
-                code = GROUP.main(self.completed(words, interactive()), prog_name="", standalone_mode=False, obj=self)
-                sys.stdout.flush()
-            except BrokenPipeError:  # whoever read us is gone, and the shell has nobody to talk to
-                raise
-            except click.exceptions.Exit as ended:
-                code = ended.exit_code
-            except BaseException as error:  # noqa: BLE001 - a command that fails does not end the shell
-                code = failures.tell(error)
+        try:
+            code = GROUP.main(self.completed(words, interactive()), prog_name="", standalone_mode=False, obj=self)
+            sys.stdout.flush()
+        except BrokenPipeError:  # whoever read us is gone, and the shell has nobody to talk to
+            raise
+        except click.exceptions.Exit as ended:
+            code = ended.exit_code
+        except BaseException as error:  # noqa: BLE001 - a command that fails does not end the shell
+            code = failures.tell(error, [*self.options, *words])
         self.ended = self.ended or code == _TERMINATED
         return code if isinstance(code, int) else exits.OK
 
@@ -88,14 +86,3 @@ class Session:
             if command == "answer":
                 return any(first in (gate.name, gate.address) for gate in store.gates(str(self.current)) if not gate.answered)
             return not store.runs(prefix=first, limit=1)
-
-
-@contextmanager
-def _named(words: list[str]) -> Iterator[None]:
-    """While a command runs, the program was called with its words: how an error is told depends on --json and --debug."""
-    before = sys.argv
-    sys.argv = [*before, *words]
-    try:
-        yield
-    finally:
-        sys.argv = before
