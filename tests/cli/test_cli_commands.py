@@ -12,6 +12,7 @@ from cli_helpers import LONG, PROGRAMS, Called, Shop, ended, plain
 
 import everstep
 from everstep.cli.main import COMMANDS
+from everstep.snapshot import saver
 
 ISO = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
 IMPORT = ("--import", str(PROGRAMS))
@@ -464,7 +465,9 @@ def test_prune_says_beforehand_exactly_what_it_then_does(shop: Shop) -> None:
         assert sorted(dropped) == sorted(c.ref for r in store.runs() for c in store.checkpoints(r.id) if c.pruned)
 
 
-def test_gc_says_beforehand_exactly_what_it_then_frees(shop: Shop) -> None:
+def test_gc_says_beforehand_exactly_what_it_then_frees(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(saver, "BASE_EVERY", 5)  # bases that nobody needs, after a few checkpoints
+    monkeypatch.setattr(saver, "MOST_DELTAS", 20)
     with shop.open() as store:
         with store.run("big") as run:
             for n in range(70):

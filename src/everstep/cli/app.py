@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from everstep.cli.output import Output
+from everstep.cli.output import Output, unheard
 from everstep.redact import MASK
 
 if TYPE_CHECKING:
@@ -135,7 +135,10 @@ def command(name: str, **settings: Any) -> Callable[[Callable[..., int | None]],
         def call(store: str | None, as_json: bool, colour: str, quiet: bool, config: str | None, debug: bool, **given: Any) -> int:
             app = App(store, as_json, colour, quiet, debug, config)
             click.get_current_context().obj = app
-            return function(app, **given) or 0
+            try:
+                return function(app, **given) or 0
+            except BrokenPipeError:  # click would take it for a failure
+                return unheard()
 
         decorated: Callable[..., int] = call
         for option in reversed(_COMMON):

@@ -1,13 +1,14 @@
 """Exit codes: what a script learns from how a command ended. No I/O.
 
 0 ok    1 failed    2 usage    3 not found    4 conflict or locked    5 damaged data    6 a check found something    130 interrupted
+141 whoever read the output stopped reading
 """
 
 from __future__ import annotations
 
 from everstep import errors
 
-OK, FAILED, USAGE, NOT_FOUND, CONFLICT, DAMAGED, FOUND, INTERRUPTED = 0, 1, 2, 3, 4, 5, 6, 130
+OK, FAILED, USAGE, NOT_FOUND, CONFLICT, DAMAGED, FOUND, INTERRUPTED, UNHEARD = 0, 1, 2, 3, 4, 5, 6, 130, 141
 
 _BY_CLASS: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], int], ...] = (
     ((errors.Damaged, errors.RolledBack), DAMAGED),
@@ -26,5 +27,5 @@ _BY_CLASS: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], in
 def code_of(error: BaseException) -> int:
     """The exit code for an error of ours."""
     if isinstance(error, errors.Interrupted):
-        return error.exit_code or INTERRUPTED
+        return getattr(error, "exit_code", None) or INTERRUPTED
     return next((code for kinds, code in _BY_CLASS if isinstance(error, kinds)), FAILED)

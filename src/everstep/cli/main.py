@@ -5,7 +5,6 @@ Commands are named here with one sentence each, so that `--help` imports none of
 
 from __future__ import annotations
 
-import os
 import sys
 from io import TextIOWrapper
 from typing import Any
@@ -117,9 +116,10 @@ def main(arguments: list[str] | None = None) -> int:
         code = group.main(arguments, prog_name="everstep", standalone_mode=False)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
-    except BrokenPipeError:  # whoever read us has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
+    except BrokenPipeError:
+        from everstep.cli.output import unheard
+
+        return unheard()
     except click.exceptions.Exit as ended:
         return ended.exit_code
     except BaseException as error:  # noqa: BLE001 - `tell` lets pass what is none of ours

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, TextIO
 
+from everstep.cli.exits import UNHEARD
 from everstep.cli.plain import dumps
 from everstep.cli.text import ago, cut, iso, safe, width
 
@@ -131,6 +132,12 @@ class Progress:
         if self._drawn:
             self._stream.write("\r\x1b[K")
             self._stream.flush()
+
+
+def unheard() -> int:
+    """Whoever read us has seen enough: the rest goes nowhere. Gives the exit code that a shell expects then."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return UNHEARD
 
 
 def _guarded(text: str) -> str:
