@@ -569,7 +569,7 @@ def test_sigterm_in_a_run_ends_the_shell(folder: Path, store: Path, at: Callable
     shell.child.kill(signal.SIGTERM)
     shell.until("once more stops at once")
     shell.child.kill(signal.SIGTERM)
-    shell.end()
+    assert shell.end() == 128 + signal.SIGTERM
 
 
 def test_a_command_that_fails_is_told_and_the_shell_goes_on(store: Path, at: Callable[..., Terminal]) -> None:
@@ -589,6 +589,40 @@ def test_it_works_without_readline(store: Path, folder: Path, at: Callable[..., 
     shell.type("\x04")
     assert shell.end() == 0
     assert (folder / "state" / "everstep" / "history").read_text() == "state alpha n\n"
+
+
+def session_of(text: str) -> tuple[str, list[tuple[str, list[str]]]]:
+    """The command of a documented session, and its lines: what is typed, and what is then seen."""
+    block = next(one for one in re.findall(r"^```console\n(.*?)^```", text, re.MULTILINE | re.DOTALL) if "\neverstep" in one)
+    command, *rest = block.splitlines()
+    lines: list[tuple[str, list[str]]] = []
+    for line in rest:
+        asked = re.match(r"(everstep(?:\(\w+\))?> |Answer .*: )(.*)", line)
+        if asked:
+            lines.append((asked[0], []))
+        else:
+            lines[-1][1].append(line)
+    return command.removeprefix("$ everstep shell "), lines
+
+
+def test_the_session_in_the_documents_goes_as_it_is_written(folder: Path, at: Callable[..., Terminal]) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "shell.md").read_text()
+    (folder / "flows.py").write_text(re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)[0])
+    everstep.open(folder / ".everstep" / "store.db").close()
+    options, lines = session_of(text)
+    shell = at(*options.split())
+    asks = r"everstep(\(\w+\))?> |Answer .*?: "
+    for line, seen in lines:
+        said = shell.until(asks) if line is lines[0][0] else ""
+        prompt = str(shell.child.after)
+        assert line.startswith(prompt), (line, said)
+        shell.type(line.removeprefix(prompt) + "\r")
+        if line.endswith("exit"):
+            assert shell.end() == 0
+            return
+        said = shell.until(asks)
+        assert [one for one in seen if one not in said] == [], said
+    raise AssertionError("it is never left")
 
 
 def test_data_goes_elsewhere_while_the_prompt_stays(store: Path, folder: Path) -> None:

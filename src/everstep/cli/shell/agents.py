@@ -14,6 +14,7 @@ import click
 from everstep.cli import outcome
 from everstep.cli.app import App, interactive
 from everstep.cli.shell.asking import next_task
+from everstep.cli.text import safe
 from everstep.cli.watching import watch
 from everstep.errors import InvalidArgument, NotFound
 from everstep.runtime.agent import AgentLoop
@@ -40,7 +41,7 @@ def go_on(app: App, modules: list[Any], run: str, task: str | None) -> int:
             task = _asked(run)
             if not task:
                 return 0
-        app.out.say(f"{run} goes on with {name}", "dim")
+        app.out.say(f"{safe(run)} goes on with {safe(name)}", "dim")
         return outcome.tell(app, _drive(loop, store, run, task, is_done))
 
 

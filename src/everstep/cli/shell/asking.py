@@ -32,7 +32,7 @@ def _answer(app: App, store: Any, gate: Any) -> bool:
     while True:
         text = str(click.prompt(f"Answer{choices}, or Enter to leave it open", default="", show_default=False, err=True))
         if not text:
-            app.out.say(f"{gate.run} still waits")
+            app.out.say(f"{safe(gate.run)} still waits")
             return False
         try:
             store.answer(gate.run, gate.address, value_of(text, gate.choices))
@@ -53,4 +53,4 @@ def value_of(text: str, choices: list[Any] | None) -> Any:
 
 def next_task(run: str) -> str:
     """What a finished agent is to do next; empty for nothing."""
-    return str(click.prompt(f"{run} has finished. Its next task, or Enter for none", default="", show_default=False, err=True))
+    return str(click.prompt(f"{safe(run)} has finished. Its next task, or Enter for none", default="", show_default=False, err=True))

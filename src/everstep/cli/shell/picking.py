@@ -6,7 +6,7 @@ import click
 
 from everstep.cli.app import App
 from everstep.cli.choosing import run_of
-from everstep.cli.text import ago, cell
+from everstep.cli.text import ago, cell, safe
 
 _MANY = 20
 _OF_STATUS = {"answer": ("waiting",), "cancel": ("running", "failed", "waiting", "queued"), "pause": ("running", "waiting", "queued")}
@@ -22,6 +22,6 @@ def run_for(app: App, command: str) -> str:
         raise click.UsageError("There are no runs yet.")
     for number, run in enumerate(found, 1):
         about = f"{run.status:<10} {cell(run.workflow or '', 24):<24} {ago(run.updated_at):>12}  {cell(app.hidden(run.note) or '', 40)}"
-        app.out.say(f"{number:>3}  {run.id:<20} {about}".rstrip())
+        app.out.say(f"{number:>3}  {safe(run.id):<20} {about}".rstrip())
     number = click.prompt(f"Which one to {command}", type=click.IntRange(1, len(found)), default=1, err=True)
     return str(found[number - 1].id)

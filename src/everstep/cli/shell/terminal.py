@@ -31,14 +31,22 @@ def talk(session: Session) -> int:
     """Read and run lines until the person leaves."""
     history = History(place(), session.app.redactor)
     _prepare(history)
+    code = 0
     try:
         for line in _lines(session):
-            if history.add(line) and readline is not None:
-                readline.add_history(line)
-            session.run(line)
+            code = _run(session, history, line)
     finally:
         history.close()
-    return 0
+    return code if session.ended else 0
+
+
+def _run(session: Session, history: History, line: str) -> int:
+    try:
+        if history.add(line) and readline is not None:
+            readline.add_history(line)
+        return session.run(line)
+    except KeyboardInterrupt:  # it came when the command had just ended
+        return 0
 
 
 def _lines(session: Session) -> Iterator[str]:

@@ -10,7 +10,7 @@ from everstep.cli import facts
 from everstep.cli.app import App
 from everstep.cli.app import command as make
 from everstep.cli.refs import RUN
-from everstep.cli.text import cell
+from everstep.cli.text import cell, safe
 
 _HEAD = ("CHECKPOINT", "KIND", "AT", "STEP", "RUN IS", "TAGS", "NOTE")
 
@@ -35,7 +35,7 @@ def command(app: App, run: str | None, limit: int) -> None:
 def _print(app: App, found: list[tuple[Any, str]]) -> None:
     rows = [
         (
-            one.ref, one.kind + (" (pruned)" if one.pruned else ""), app.out.when(one.at), cell(one.step or "", 40), status,
+            safe(one.ref), safe(one.kind) + (" (pruned)" if one.pruned else ""), app.out.when(one.at), cell(one.step or "", 40), status,
             cell(", ".join(one.tags), 30), cell(app.hidden(one.note) or "", 60),
         )
         for one, status in found
