@@ -150,10 +150,7 @@ def list_checkpoints(cursor: apsw.Cursor, run: str, query: Query) -> list[Record
         order = "r.id"
     sql += " AND r.id BETWEEN ? AND ? AND r.kind = ?" + "".join(f" AND {test}" for test in tests) + f" ORDER BY {order} {direction} LIMIT ?"
     limit = -1 if query.limit is None else query.limit
-    records = [record_from(run, row) for row in cursor.execute(sql, (*values, limit))]
-    for record in records:
-        record.body = None
-    return records
+    return [record_from(run, row).without_body() for row in cursor.execute(sql, (*values, limit))]
 
 
 def _checkpoint_tests(pk: int, query: Query) -> tuple[list[str], tuple[Any, ...]]:

@@ -7,14 +7,13 @@ object, so that damage is an error of ours that names the row, never a TypeError
 from __future__ import annotations
 
 import json
-from hashlib import sha256
 from typing import Any
 
 from ormsgpack import packb, unpackb
 
 from everstep.backends.base import MAX_SEQ
 from everstep.errors import Damaged, DamagedRecord, DamagedRun
-from everstep.records import Base, Letter, Pruned, Ranges, Record, RunRow, Tag, Tombstone, Worker, fact_check
+from everstep.records import ZERO, Base, Letter, Pruned, Ranges, Record, RunRow, Tag, Tombstone, Worker, fact_check
 
 Values = tuple[Any, ...]
 
@@ -90,7 +89,7 @@ def run_values(row: RunRow) -> Values:
 
 
 def record_from(run: str, values: Values) -> Record:
-    """A record; the digest of its body is computed unless the body was pruned."""
+    """A record; the digest of its body is computed when it is needed, unless the body was pruned."""
     if not _RECORD.fit(values):
         raise DamagedRecord(run, values[0] & MAX_SEQ, "a column has the wrong type")
     place, kind, epoch, at, number, note, tags, meta, digest, body_digest, body = values
@@ -99,8 +98,10 @@ def record_from(run: str, values: Values) -> Record:
     if names is None:
         raise DamagedRecord(run, seq, "its tags cannot be read")
     if body is not None:
-        body_digest = sha256(body).digest()
-    elif body_digest is None:
+        record = Record(run, seq, kind, epoch, at, number, note, names, meta, body, ZERO, digest)
+        del record.body_digest  # proving the record computes it, which nearly everybody does who reads one
+        return record
+    if body_digest is None:
         raise DamagedRecord(run, seq, "its body is gone without a digest of it")
     return Record(run, seq, kind, epoch, at, number, note, names, meta, body, body_digest, digest)
 
