@@ -95,6 +95,7 @@ class Shop:
         command = ["-m", "everstep", *map(str, args)]
         child = pexpect.spawn(sys.executable, command, cwd=str(self.folder), env=environment(**more), dimensions=(40, columns), timeout=60)
         child.delaybeforesend = None
+        child.ptyproc.delayafterclose = child.ptyproc.delayafterterminate = 0.0
         return child
 
     def terminal(self, *args: str, columns: int = 100, **more: str) -> Called:
@@ -111,6 +112,7 @@ class Shop:
 
 def ended(child: pexpect.spawn) -> Called:
     child.expect(pexpect.EOF)
+    child.wait()
     child.close()
     code = child.exitstatus if child.exitstatus is not None else 128 + child.signalstatus
     return Called(code, child.before.decode().replace("\r\n", "\n"))
