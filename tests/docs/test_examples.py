@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -28,7 +27,6 @@ def test_every_example_has_a_test() -> None:
         "chat_loop.py",
         "durable_steps.py",
         "own_types.py",
-        "survive.py",
         "workflow_gate.py",
         "yaml_workflow.py",
     ]  # the agent and the YAML workflow have their tests with the others of their kind
@@ -44,24 +42,6 @@ def test_a_workflow_waits_for_a_person_and_survives_a_kill(tmp_path: Path) -> No
     out = run("workflow_gate.py", tmp_path)
     assert "2 steps kept, 2 steps run" in out
     assert "booked 4 things" in out
-
-
-def test_a_killed_process_goes_on_and_pays_only_for_what_was_not_saved(tmp_path: Path) -> None:
-    out = run("survive.py", tmp_path)
-    assert "was killed (SIGKILL) during call 8 of 12" in out
-    assert "On disk: 7 checkpoints, the newest says 'asked about tickets'." in out
-    assert "kept 7 answers and made the other 5" in out
-    assert "Calls paid: 13 (the one in flight twice). Starting over would have paid 20." in out
-    assert "Saved: 7 calls, $1.05." in out
-    assert "a run that nobody disturbed: yes" in out
-    assert "Forked trip@5" in out
-    assert "~ ['way']: 'plane' -> 'train'" in out
-    assert "all good" in out
-    folder = Path(re.findall(r"Everything happens in (\S+)", out)[0])
-    with everstep.open(folder / "store.db") as store:  # kept, so that one can look
-        assert store.load("trip") == store.load("calm")
-        assert store.get("trip").status == "succeeded"
-        assert [change.path for change in store.diff("trip", "by-train")][-2:] == [("way",), ("wish",)]
 
 
 def test_the_chat_goes_on_where_it_stopped(tmp_path: Path) -> None:

@@ -59,10 +59,3 @@ def test_the_commands_at_a_terminal_work_one_after_the_other(folder: Path) -> No
     assert re.search(r"^70$", said, re.MULTILINE)  # the result of the workflow
     assert "o1@1" in said  # blame and bisect
     assert (folder / "s.json").read_text().split() == ["{", '"done":', "3", "}"]
-
-
-def test_the_two_commands_to_try_it_are_there() -> None:
-    section = (ROOT / "README.md").read_text().split("## Try it")[1].split("\n## ")[0]
-    first, second = [line.strip() for line in section.splitlines() if line.startswith("    ")]
-    assert first == "python3 -m venv .venv && .venv/bin/pip install -e '.[dev]'"
-    assert second == ".venv/bin/everstep demo"
