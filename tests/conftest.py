@@ -1,4 +1,4 @@
-"""Shared by all tests: a store in memory or in a SQLite file, and hypothesis kept quick and repeatable."""
+"""Shared by all tests: a store in memory, in a SQLite file or in PostgreSQL, and hypothesis kept quick and repeatable."""
 
 import os
 from collections.abc import Iterator
@@ -9,8 +9,10 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import everstep
+from everstep.ids import new_id
 from everstep.runtime import signals
 from everstep.runtime.context import frame
+from everstep.testing.postgres import Server
 
 settings.register_profile(
     "suite", deadline=None, derandomize=True, print_blob=True, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
@@ -31,11 +33,11 @@ def _outside_of_runs() -> Iterator[None]:
 class Places:
     """Opens stores of one kind in one place, again and again; closes those that a test left open."""
 
-    def __init__(self, kind: str, folder: Path):
+    def __init__(self, kind: str, folder: Path, home: str = ""):
         self.kind = kind
         self.path = folder / "store.db"
         self._opened: list[everstep.Store] = []
-        self._url = f"memory://{folder.name}-{os.getpid()}" if kind == "memory" else str(self.path)
+        self._url = f"memory://{folder.name}-{os.getpid()}" if kind == "memory" else home or str(self.path)
 
     def open(self, **options: Any) -> everstep.Store:
         store = everstep.open(self._url, **options)
@@ -51,12 +53,42 @@ class Places:
             memory._named.pop(self._url.removeprefix("memory://"), None)
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Stores of every kind where the store and the runtime are tested; elsewhere those that need no server."""
+    if "places" in metafunc.fixturenames:
+        everywhere = Path(metafunc.definition.path).parent.name in ("store", "runtime")
+        metafunc.parametrize("places", ["memory", "sqlite", *(["postgres"] if everywhere else [])], indirect=True)
+
+
+@pytest.fixture
 def places(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Places]:
     """Where a store may be opened several times: `places.open(**options)`."""
-    found = Places(request.param, tmp_path)
+    home = request.getfixturevalue("place") if request.param == "postgres" else ""
+    found = Places(request.param, tmp_path, home)
     yield found
     found.close()
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Server]:
+    """One PostgreSQL server for the tests of a process, started when the first of them needs it. Not for tests that stop it."""
+    with Server.start(fsync=False) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def database(server: Server) -> Iterator[str]:
+    url = server.database()
+    yield url
+    server.drop(url)
+
+
+@pytest.fixture
+def place(server: Server, database: str) -> Iterator[str]:
+    """The address of a store in PostgreSQL that nobody has opened yet."""
+    schema = f"s_{new_id().lower()}".replace("-", "_")
+    yield f"{database}{'&' if '?' in database else '?'}schema={schema}"
+    server.execute(f'DROP SCHEMA IF EXISTS "{schema}" CASCADE', url=database)
 
 
 @pytest.fixture

@@ -26,7 +26,8 @@
     │   ├── StoreClosed     E406  the store was closed
     │   ├── StoreBusy       E407  another process kept the store locked too long
     │   ├── UnknownBackend  E408  no backend for that URL
-    │   └── RolledBack      E409  an older store stands in the place of a newer one
+    │   ├── RolledBack      E409  an older store stands in the place of a newer one
+    │   └── StoreUnreachable E410  the server does not answer
     ├── Damaged             E500  stored bytes are not what was saved
     │   ├── DamagedRecord   E501
     │   ├── DamagedChunk    E502
@@ -291,7 +292,7 @@ class UnknownBackend(StoreError):
     """No backend serves that URL."""
 
     code = "E408"
-    remedy = "Use a path, sqlite:///path or memory://."
+    remedy = "Use a path, sqlite:///path, postgresql://user@host/database or memory://."
 
 
 class RolledBack(StoreError):
@@ -299,6 +300,15 @@ class RolledBack(StoreError):
 
     code = "E409"
     remedy = "Put the newer file and its -wal back; or accept what is gone: everstep.open(path, accept_older=True)."
+
+
+class StoreUnreachable(StoreError):
+    """The server of the store does not answer."""
+
+    code = "E410"
+    remedy = (
+        "Check that the server runs and can be reached. If it is unknown whether a save happened, open the run again and look at its head."
+    )
 
 
 class Damaged(EverstepError):

@@ -3,6 +3,7 @@
 None                          .everstep/store.db, searched upward from the working folder like .git, else made in it
 a path                        SQLite
 sqlite:///relative.db         SQLite; four slashes for an absolute path
+postgresql://user@host/base   PostgreSQL; ?schema=name chooses the schema
 memory://                     a fresh store in memory; memory://name is shared by name within the process
 """
 
@@ -38,6 +39,8 @@ def open_backend(url: str | os.PathLike[str] | None = None, **options: Any) -> B
         return _open_memory(rest, options)
     if scheme == "sqlite":
         return _open_sqlite(_sqlite_path(url, rest), options)
+    if scheme in ("postgresql", "postgres"):
+        return _open_postgres(url, options)
     raise UnknownBackend(f"no backend serves {scheme}:// (asked for by {_without_password(url)!r})")
 
 
@@ -105,3 +108,15 @@ def _open_memory(name: str, options: dict[str, Any]) -> Backend:
     from everstep.backends.memory import MemoryBackend
 
     return MemoryBackend(name or None, **options)
+
+
+def _open_postgres(url: str, options: dict[str, Any]) -> Backend:
+    try:
+        from everstep.backends.postgres import PostgresBackend
+    except ModuleNotFoundError as error:
+        if error.name is None or not error.name.startswith("psycopg"):
+            raise
+        raise UnknownBackend(
+            f"{_without_password(url)!r} needs the driver psycopg, which is not installed", remedy="pip install 'everstep[postgres]'"
+        ) from error
+    return PostgresBackend(url, **options)

@@ -1,0 +1,268 @@
+"""A store in a PostgreSQL database, for any number of machines.
+
+    postgres_format       the tables, and how they are made; sql/pg/functions.sql says what each write does, in one round trip
+    postgres_connections  the address, timeouts, the connections of readers
+    postgres_writer       group commit, and what becomes of a commit whose connection was lost; postgres_commit makes the call
+    postgres_leases       who may write a run, by the server's clock
+    postgres_listing      lists by any filter
+    postgres_upkeep       pruning, sweeping, and what a store tells about itself
+    postgres_rows, postgres_errors   rows and errors of PostgreSQL to ours
+
+Works through a pooler that gives each transaction another session. One handle belongs to one process: in a forked child every call is refused.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from weakref import WeakSet
+
+from everstep.backends import postgres_upkeep as upkeep
+from everstep.backends.base import MAX_SEQ, Commit, Done, Manifest, Query
+from everstep.backends.postgres_connections import Address, Connection, Readers, Rows, execute
+from everstep.backends.postgres_format import BUCKETS, prepare
+from everstep.backends.postgres_leases import Leases, living
+from everstep.backends.postgres_listing import list_checkpoints, list_runs
+from everstep.backends.postgres_rows import fact_from, pruned_from, record_from, run_from
+from everstep.backends.postgres_writer import Writer
+from everstep.backends.upkeep import Census, Cut
+from everstep.errors import NotFound, ReadOnly, StoreBusy, StoreClosed
+from everstep.records import Base, Letter, Pruned, Record, RunRow, Tag, Tombstone, Worker
+
+PATIENCE_SECONDS = 15.0
+_SETTLE = 10_000
+_LAST = 2**63 - 1
+
+
+class PostgresBackend:
+    """An open store in a PostgreSQL database."""
+
+    durable = True
+
+    def __init__(self, url: str, schema: str | None = None, *, create: bool = True, patience: float = PATIENCE_SECONDS) -> None:
+        self._address = Address(url, schema)
+        self.url = self._address.url
+        prepare(self._address, create)
+        self._readers = Readers(self._address)
+        self._writer = Writer(self._address, os.urandom(1)[0] % BUCKETS, patience)
+        self._leases = Leases(self._readers.sql, self._writer.sql, self._writer.bucket)
+        self._stamps = upkeep.Stamps()
+        self._closed = False
+        self._forked = False
+        _stores.add(self)
+
+    def _check_open(self) -> None:
+        if self._forked:
+            raise StoreClosed(f"the store {self.url} was opened before this process was forked", remedy="Open it anew in the child.")
+        if self._closed:
+            raise StoreClosed(f"the store {self.url} is closed")
+
+    def _rows(self, name: str, *values: object) -> Rows:
+        self._check_open()
+        return self._readers.rows(name, *values)
+
+    def commit(self, commit: Commit) -> None:
+        self._check_open()
+        self._writer.commit(commit)
+
+    def submit(self, commit: Commit, done: Done) -> None:
+        self._check_open()
+        self._writer.submit(commit, done)
+
+    def run(self, run: str) -> RunRow | None:
+        found = self._rows("run", run)
+        return run_from(found[0]) if found else None
+
+    def runs(self, query: Query) -> list[tuple[int, RunRow]]:
+        self._check_open()
+        return list_runs(self._readers, self._address.schema, query)
+
+    def records(self, run: str, first: int, last: int, kinds: Sequence[str] | None = None, newest: int | None = None) -> list[Record]:
+        asked = None if kinds is None else list(kinds)
+        found = self._rows("records", run, max(first, 0), min(last, MAX_SEQ), asked, asked, newest)
+        return [record_from(run, row) for row in reversed(found)]
+
+    def checkpoints(self, run: str, query: Query) -> list[Record]:
+        self._check_open()
+        return list_checkpoints(self._readers, self._address.schema, run, query)
+
+    def digests(self, run: str, seqs: Sequence[int]) -> dict[int, bytes]:
+        return dict(self._rows("digests", run, list(seqs)))
+
+    def chunks(self, family: bytes, digests: Sequence[bytes]) -> dict[bytes, bytes]:
+        return dict(self._rows("chunks", family, list(digests)))
+
+    def tags(self, run: str, first: int | None = None, last: int | None = None) -> list[Tag]:
+        found = self._rows("tags", run, 0 if first is None else first, _LAST if last is None else last)
+        return [Tag(*row) for row in found]
+
+    def tag(self, tag: Tag, run: str) -> None:
+        values = (self._writer.bucket, run, tag.key, tag.name, tag.number, tag.at, tag.check)
+        code = self._write(lambda connection, _: execute(connection, self._writer.sql["tag"], values)[0][0])
+        if code == 2:
+            raise NotFound(f"there is no run {run!r}")
+        if code == 4:
+            raise NotFound(f"run {run!r} has no checkpoint {tag.number}")
+
+    def _write(self, operation: Callable[[Connection, bool], object]) -> object:
+        self._check_open()
+        return self._writer.call(operation)
+
+    def post(self, letter: Letter, run: str) -> bool:
+        values = (run, letter.key, letter.name, letter.due, letter.at, letter.body, letter.check)
+        sql, bucket = self._writer.sql["post"], self._writer.bucket
+        code = self._write(lambda connection, again: execute(connection, sql, (bucket, again, *values))[0][0])
+        if code == 2:
+            raise NotFound(f"there is no run {run!r}")
+        if code == 3:
+            raise NotFound(f"the run {run!r} that the letter {letter.name!r} is for was deleted; another one has its id")
+        return code == 0
+
+    def letters(self, run: str) -> list[Letter]:
+        return [Letter(*row) for row in self._rows("letters", run)]
+
+    def due(self, now: int, limit: int | None = None) -> list[str]:
+        return [str(name) for (name,) in self._rows("due", now, limit)]
+
+    def feed(self, after: int, limit: int) -> list[tuple[int, Record]]:
+        self._settle_feed()
+        found = self._readers.rows("feed", max(after, 0), max(after, 0), limit)
+        return [(row[0], record_from(row[1], row[2:])) for row in found]
+
+    def feed_end(self) -> int:
+        self._settle_feed()
+        ((position,),) = self._readers.rows("feed_end")
+        return int(position)
+
+    def _settle_feed(self) -> None:
+        """Give positions to what was committed lately. One who may not write reads what others have given positions to."""
+        self._check_open()
+        if self._readers.rows("feed_unsettled") == [(False,)]:
+            return
+        try:
+            while self._readers.rows("settle_feed", _SETTLE)[0][0] == _SETTLE:
+                continue
+        except (ReadOnly, StoreBusy):
+            return
+
+    def acquire(self, run: str, worker: Worker) -> RunRow:
+        row = self._write(lambda connection, again: self._leases.acquire(connection, run, worker, again))
+        assert isinstance(row, RunRow)
+        return row
+
+    def holder(self, row: RunRow) -> Worker | None:
+        found = self._rows("holder", row.worker) if row.worker is not None else []
+        return living(found[0]) if found else None
+
+    def release(self, row: RunRow) -> None:
+        self._write(lambda connection, _: self._leases.release(connection, row))
+
+    def renew(self, worker: Worker) -> None:
+        self._write(lambda connection, _: self._leases.renew(connection, worker))
+
+    def delete(self, row: RunRow) -> None:
+        self._write(lambda connection, again: self._leases.delete(connection, row, again))
+
+    def manifest(self) -> Manifest:
+        self._check_open()
+        return upkeep.manifest(self._readers, self._stamps)
+
+    def stats(self) -> dict[str, int]:
+        ((*counts,),) = self._rows("stats")
+        names = ("runs", "records", "chunks", "letters", "record_bytes", "chunk_bytes")
+        return {**dict(zip(names, counts, strict=True)), "file_bytes": self._size()}
+
+    def _size(self) -> int:
+        ((size,),) = self._readers.rows("size", self._address.schema)
+        return int(size)
+
+    def check(self, stop: Callable[[], bool] | None = None) -> list[str] | None:
+        self._check_open()
+        return upkeep.check(self._readers, stop)
+
+    def census(self) -> Census:
+        self._check_open()
+        return upkeep.census(self._readers)
+
+    def health(self) -> dict[str, object]:
+        self._check_open()
+        return upkeep.health(self._readers, self._address)
+
+    def pruned(self, run: str) -> Pruned | None:
+        found = self._rows("pruned", run)
+        return pruned_from(run, found[0]) if found else None
+
+    def bases(self, run: str, upto: int | None = None) -> list[Base]:
+        found = self._rows("bases", run, *((_LAST, None) if upto is None else (upto, 1)))
+        return [Base(*row) for row in reversed(found)]
+
+    def prune(self, cut: Cut) -> None:
+        sql, bucket = self._writer.sql["prune"], self._writer.bucket
+
+        def mark() -> bytes | None:
+            found = self._readers.rows("pruned", cut.run)
+            return found[0][-1] if found else None
+
+        self._write(lambda connection, again: upkeep.prune(connection, sql, bucket, cut, again, mark))
+
+    def families(self) -> list[bytes]:
+        return [family for (family,) in self._rows("families")]
+
+    def chunk_sizes(self, family: bytes) -> dict[bytes, int]:
+        return dict(self._rows("chunk_sizes", family))
+
+    def sweep(self, family: bytes, digests: Sequence[bytes], stamp: int) -> int:
+        """A stamp says something to the handle whose manifest it came from, and to others while nothing was written since."""
+        self._check_open()
+        if self._stamps.at(stamp) is None:
+            self.manifest()
+        buckets = self._stamps.at(stamp)
+        if buckets is None:
+            return 0
+        values = (family, list(digests), buckets)
+        ((freed,),) = self._writer.call(lambda connection, _: execute(connection, self._writer.sql["sweep"], values))
+        return int(freed)
+
+    def shrink(self, most: int) -> int:  # the server's autovacuum does that
+        self._check_open()
+        return 0
+
+    def compact(self) -> int:
+        self._check_open()
+        return upkeep.compact(self._address, self._size)
+
+    def tombstones(self, after: int = 0, limit: int | None = None) -> list[Tombstone]:
+        return [Tombstone(*row) for row in self._rows("tombstones", after, limit)]
+
+    def fact(self, name: str) -> str | None:
+        found = self._rows("fact", name)
+        return fact_from(found[0])[1] if found else None
+
+    def facts(self, prefix: str = "") -> dict[str, str]:
+        return dict(map(fact_from, self._rows("facts", prefix)))
+
+    def set_fact(self, name: str, value: str | None) -> None:
+        sql, bucket = self._writer.sql["set_fact"], self._writer.bucket
+        self._write(lambda connection, _: upkeep.set_fact(connection, sql, bucket, name, value))
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._writer.close(lambda connection, _: self._leases.forget(connection))
+        self._readers.close()
+
+    def abandon(self) -> None:
+        """In a forked child: the connections are the parent's. The driver does not end those that another process made."""
+        self._closed = self._forked = True
+
+
+_stores: WeakSet[PostgresBackend] = WeakSet()
+
+
+def _in_child() -> None:
+    for store in list(_stores):
+        store.abandon()
+
+
+os.register_at_fork(after_in_child=_in_child)

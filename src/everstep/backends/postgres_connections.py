@@ -1,0 +1,171 @@
+"""Connections to PostgreSQL: how they are made, and a few that readers share. Relies on psycopg.
+
+Nothing is kept in a session (no prepared statements, no settings that matter for what is stored), so that a pooler may give each transaction
+another one. Every wait has an end that is set here: the driver's own defaults let a cut network hang for minutes.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+
+from everstep.backends import queries
+from everstep.backends.postgres_errors import translated
+from everstep.errors import InvalidArgument, StoreClosed
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+Rows = list[tuple[Any, ...]]
+
+LOCK_SECONDS = 10
+_WRITE_SECONDS, _READ_SECONDS = 30, 600
+_IDLE = 8
+_SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")
+_DEFAULTS = {
+    "application_name": "everstep",
+    "connect_timeout": "5",
+    "keepalives": "1",
+    "keepalives_idle": "10",
+    "keepalives_interval": "3",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "15000",
+}
+
+
+class Address:
+    """Where a store is: what to connect to, which schema it has, and how it is called without its password."""
+
+    def __init__(self, url: str, schema: str | None = None):
+        parts = urlsplit(url)
+        asked = parse_qsl(parts.query, keep_blank_values=True)
+        named = dict(asked).get("schema")
+        if schema is not None and named is not None and schema != named:
+            raise InvalidArgument(f"the URL says schema={named!r}, and the call says {schema!r}")
+        self.schema = schema or named or "everstep"
+        if not _SCHEMA.fullmatch(self.schema) or self.schema.startswith("pg_"):
+            raise InvalidArgument(f"{self.schema!r:.80} is no name for a schema", remedy="Use small letters, digits and underscores.")
+        rest = [(name, value) for name, value in asked if name != "schema"]
+        self._conninfo = urlunsplit(parts._replace(query=urlencode(rest, quote_via=quote)))
+        shown = [(name, value) for name, value in asked if name not in ("password", "sslpassword", "schema")]
+        shown += [("schema", self.schema)] if self.schema != "everstep" else []
+        user, at, host = parts.netloc.rpartition("@")
+        place = parts._replace(scheme="postgresql", netloc=user.partition(":")[0] + at + host, query=urlencode(shown, quote_via=quote))
+        self.url = urlunsplit(place).replace("postgresql:/", "postgresql:///", 1) if not place.netloc else urlunsplit(place)
+        try:
+            self._given = conninfo_to_dict(self._conninfo)
+        except psycopg.ProgrammingError as error:
+            raise InvalidArgument(f"{self.url!r} is no address of a PostgreSQL database: {error}".strip()) from None
+
+    def connect(self, writing: bool = False, seconds: int | None = None) -> Connection:
+        """A new connection. A pooler may refuse settings at the start of a session; then it goes without."""
+        most = seconds if seconds is not None else _WRITE_SECONDS if writing else _READ_SECONDS
+        options = f"-c statement_timeout={most * 1000} -c lock_timeout={LOCK_SECONDS * 1000}"
+        chosen: dict[str, Any] = {**_DEFAULTS, **self._given}
+        chosen["options"] = f"{options} {chosen.get('options', '')}".strip()
+        try:
+            return _connect(chosen)
+        except psycopg.OperationalError as error:
+            if "startup parameter" not in str(error):
+                raise translated(error, self.url) from error
+        chosen["options"] = self._given.get("options", "")
+        try:
+            return _connect(chosen)
+        except psycopg.OperationalError as error:
+            raise translated(error, self.url) from error
+
+    def load(self, name: str) -> dict[str, str]:
+        """The named statements of a file, for this schema."""
+        return {title: self.fill(text) for title, text in queries.load(f"pg/{name}").items()}
+
+    def fill(self, text: str) -> str:
+        return text.replace("{schema}", f'"{self.schema}"').replace("{lock_timeout}", f"{LOCK_SECONDS}s")
+
+
+def _connect(chosen: dict[str, Any]) -> Connection:
+    return psycopg.connect("", autocommit=True, prepare_threshold=None, **chosen)
+
+
+class Readers:
+    """The connections that reads go through. Each read is one statement, so one snapshot; a lost connection is replaced once."""
+
+    def __init__(self, address: Address):
+        self._address = address
+        self._idle: list[Connection] = []
+        self._lock = threading.Lock()
+        self._closed = False
+        self.sql = address.load("read")
+
+    def rows(self, name: str, *values: Any) -> Rows:
+        return self.ask(self.sql[name], values)
+
+    def ask(self, sql: str, values: Sequence[Any]) -> Rows:
+        """The rows of one statement."""
+        for last in (False, True):
+            with self.connection(fresh=last) as connection:
+                try:
+                    return execute(connection, sql, values)
+                except psycopg.Error as error:
+                    if last or not connection.closed:
+                        raise translated(error, self._address.url) from error
+                except (UnicodeEncodeError, OverflowError) as error:
+                    raise translated(error, self._address.url) from error
+        raise AssertionError  # the loop returns or raises
+
+    def stream(self, name: str) -> Iterator[tuple[Any, ...]]:
+        """The rows of one statement, a few at a time."""
+        with self.connection() as connection:
+            try:
+                yield from connection.cursor(binary=True).stream(self.sql[name].encode())
+            except psycopg.Error as error:
+                raise translated(error, self._address.url) from error
+
+    @contextmanager
+    def connection(self, fresh: bool = False) -> Iterator[Connection]:
+        connection = self._take(fresh)
+        try:
+            yield connection
+        except BaseException:
+            if not connection.closed and connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+                connection.close()
+            raise
+        finally:
+            self._give(connection)
+
+    def _take(self, fresh: bool) -> Connection:
+        if self._closed:
+            raise StoreClosed(f"the store {self._address.url} is closed")
+        with self._lock, suppress(IndexError):
+            if fresh:  # where one was lost, the others are lost as well
+                _close_all(self._idle)
+            return self._idle.pop()
+        return self._address.connect()
+
+    def _give(self, connection: Connection) -> None:
+        with self._lock:
+            if not connection.closed and not self._closed and len(self._idle) < _IDLE:
+                self._idle.append(connection)
+                return
+        connection.close()
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            _close_all(self._idle)
+
+
+def _close_all(connections: list[Connection]) -> None:
+    while connections:
+        connections.pop().close()
+
+
+def execute(connection: Connection, sql: str, values: Sequence[Any] = ()) -> Rows:
+    """The rows of one statement, on a connection that the caller has."""
+    cursor = connection.cursor(binary=True)
+    cursor.execute(sql.encode(), values)
+    return cursor.fetchall() if cursor.description else []

@@ -1,0 +1,70 @@
+"""What PostgreSQL's errors mean to a person who wanted to save or to read. Relies on psycopg; decides nothing about going on.
+
+An error that the server reports on a connection that stays open has undone its transaction: nothing was written. Where the connection
+itself is lost, the writer finds out whether the write happened; here it only gets a name.
+"""
+
+from __future__ import annotations
+
+import psycopg
+from psycopg import errors as pg
+
+from everstep.errors import (
+    Damaged,
+    EverstepError,
+    InvalidArgument,
+    NotAStore,
+    ReadOnly,
+    StoreBusy,
+    StoreError,
+    StoreFull,
+    StoreUnreachable,
+)  # fmt: skip
+
+_BUSY = (pg.LockNotAvailable, pg.QueryCanceled, pg.DeadlockDetected, pg.SerializationFailure, pg.TooManyConnections)
+_AWAY = (pg.AdminShutdown, pg.CrashShutdown, pg.CannotConnectNow, pg.ConnectionException, pg.IdleInTransactionSessionTimeout)
+_REFUSED = (pg.InvalidPassword, pg.InvalidAuthorizationSpecification, pg.InvalidCatalogName)
+_UNKNOWN = (pg.UndefinedTable, pg.UndefinedFunction, pg.UndefinedColumn, pg.InvalidSchemaName)
+_BAD_VALUE = (pg.NumericValueOutOfRange, pg.UntranslatableCharacter, pg.CharacterNotInRepertoire, pg.ProgramLimitExceeded)
+_BROKEN = (pg.DataCorrupted, pg.IndexCorrupted, pg.UniqueViolation, pg.NotNullViolation)
+_GRANTS = "Ask its owner for the rights that docs/postgres.md lists."
+
+
+def said(error: BaseException) -> str:
+    """The first line of what the server or the driver said."""
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
+
+
+def translated(error: BaseException, url: str) -> BaseException:
+    """What to raise in place of an error of the driver."""
+    if isinstance(error, EverstepError) or not isinstance(error, Exception):
+        return error
+    if isinstance(error, (UnicodeEncodeError, OverflowError)) or (isinstance(error, psycopg.DataError) and error.sqlstate is None):
+        return InvalidArgument(f"a value cannot be stored in PostgreSQL: {said(error)}")
+    if not isinstance(error, psycopg.Error):
+        return error
+    made = _of_server(error, url)
+    made.__cause__ = error
+    return made
+
+
+def _of_server(error: psycopg.Error, url: str) -> EverstepError:
+    what = f"{url}: {said(error)}"
+    if isinstance(error, _BUSY):
+        return StoreBusy(what, remedy="Try again; if it stays so, look in pg_stat_activity for who holds locks or connections.")
+    if isinstance(error, (pg.DiskFull, pg.OutOfMemory)):
+        return StoreFull(what)
+    if isinstance(error, _BAD_VALUE) or (isinstance(error, pg.DataException) and not isinstance(error, pg.DataCorrupted)):
+        return InvalidArgument(f"a value cannot be stored in PostgreSQL: {said(error)}")
+    if isinstance(error, (pg.InsufficientPrivilege, pg.ReadOnlySqlTransaction)):
+        return ReadOnly(what, remedy=_GRANTS)
+    if isinstance(error, _UNKNOWN):
+        return NotAStore(f"{url} is not a whole Everstep store: {said(error)}")
+    if isinstance(error, _BROKEN):
+        return Damaged(what)
+    if isinstance(error, _REFUSED):
+        return StoreError(what, remedy="Check the user, the password and the name of the database in the URL.")
+    if isinstance(error, (*_AWAY, psycopg.OperationalError, psycopg.InterfaceError)):
+        return StoreUnreachable(what)
+    return StoreError(what)

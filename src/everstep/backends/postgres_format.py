@@ -1,0 +1,84 @@
+"""The format of a store in PostgreSQL: what the tables hold, how they are made, how an older store is brought to it. Owns the format.
+
+Format 1 (sql/pg/0001_schema.sql), in a schema of its own:
+    runs, records, chunks, tags, letters, pruned, bases, tombstones, facts, workers   as in every store; `pk` is a run's place in the order
+               of creation and is never used again. records.body_digest is kept only where the body was pruned
+    manifest   64 buckets: each a part of the sum of all checks, of the number of runs and of writes, and which run was committed to last
+               through it. An open store has one bucket, so that those who write at the same time do not wait for one row
+    chunks     (bucket, stamp): by which write of which bucket each was last written
+    counters   how many runs were ever created; who creates one waits for others who do, so that places become visible in order
+    feed_new, feed, feed_end   commits without a position yet; those with one; the newest position
+    run_tags, run_meta   the tags and scalar meta values of runs once more, for listing
+    commits    a sequence: in which order commits began
+The functions of sql/pg/functions.sql are what a commit and the other writes call. Relies on nothing but PostgreSQL 13 or newer: no extension.
+"""
+
+from __future__ import annotations
+
+import psycopg
+from psycopg import errors as pg
+
+from everstep.backends import queries
+from everstep.backends.postgres_connections import Address, Connection, execute
+from everstep.backends.postgres_errors import translated
+from everstep.errors import NewerFormat, NotAStore, StoreError
+
+FORMAT = 1
+BUCKETS = 64
+_OLDEST = 130000
+_STEPS = {1: "pg/0001_schema"}  # the script that leads to each format from the one before
+
+
+def version_of(connection: Connection, address: Address) -> int:
+    """The format of the store; 0 if there is none."""
+    sql = address.load("read")
+    ((there,),) = execute(connection, sql["has_format"], (f"{address.schema}.format",))
+    if not there:
+        return 0
+    found = execute(connection, sql["format"])
+    return int(found[0][0]) if found else 0
+
+
+def prepare(address: Address, create: bool) -> None:
+    """See that the store is there and has this format; make it or bring it there where that is allowed."""
+    with address.connect(writing=True, seconds=600) as connection:
+        try:
+            version = version_of(connection, address)
+            if version < FORMAT:
+                if not version and not create:
+                    raise NotAStore(f"there is no store at {address.url}")
+                version = _migrate(connection, address)
+        except psycopg.Error as error:
+            raise translated(error, address.url) from error
+    if version > FORMAT:
+        raise NewerFormat(f"{address.url} has format {version}; this version of Everstep knows formats up to {FORMAT}")
+
+
+def _migrate(connection: Connection, address: Address) -> int:
+    """All steps in one transaction. Of several who begin at once the first does it; the others wait and find it done."""
+    if connection.info.server_version < _OLDEST:
+        raise StoreError(f"{address.url} is PostgreSQL {connection.info.server_version // 10000}", remedy="Use version 13 or newer.")
+    sql = address.load("read")
+    try:
+        with connection.transaction():
+            execute(connection, sql["alone"], (f"everstep {address.schema}",))
+            version = version_of(connection, address)
+            if version < FORMAT:
+                _make_schema(connection, address)
+                for step in range(version + 1, FORMAT + 1):
+                    connection.execute(address.fill(queries.script(_STEPS[step])).encode())
+                connection.execute(address.fill(queries.script("pg/functions")).encode())
+                execute(connection, sql["set_format"], (FORMAT,))
+            return max(version, FORMAT)
+    except (pg.InsufficientPrivilege, pg.ReadOnlySqlTransaction) as error:
+        raise StoreError(
+            f"{address.url}: the tables of the store cannot be made ({str(error).splitlines()[0]})",
+            remedy=f'Let an owner of the database run: CREATE SCHEMA "{address.schema}" AUTHORIZATION {connection.info.user}; or open it once as one who may.',
+        ) from error
+
+
+def _make_schema(connection: Connection, address: Address) -> None:
+    """Only where it is not there: "if not exists" asks for the right to make one all the same."""
+    ((there,),) = execute(connection, address.load("read")["has_schema"], (address.schema,))
+    if not there:
+        connection.execute(f'CREATE SCHEMA "{address.schema}"'.encode())

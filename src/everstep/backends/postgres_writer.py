@@ -1,0 +1,317 @@
+"""Group commit on PostgreSQL: one transaction, one round trip and one fsync of the server for all commits that wait at the same time.
+
+A caller puts its work into the queue and tries to take the lock. Who gets it leads: it sends everything that is queued, in order, and
+wakes those whose work that was. Commits that follow each other go as one pipeline; other work goes alone. Work that nobody waits for
+(`submit`) is led by a thread that starts with the first such work.
+
+A connection that is lost on the way leaves it open whether the commit happened. It is then asked for once more, with the same fence: what
+happened is found by its digests and not done again, what did not happen is done now. So it ends in yes or no, or, if the server stays
+away, in an error that says `written="unknown"`.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+import psycopg
+from psycopg.errors import DeadlockDetected, SerializationFailure
+
+from everstep.backends.base import Commit, Done
+from everstep.backends.postgres_commit import arguments, refusal
+from everstep.backends.postgres_connections import Address, Connection, execute
+from everstep.backends.postgres_errors import said, translated
+from everstep.backends.postgres_rows import Values
+from everstep.errors import EverstepError, StoreBusy, StoreClosed, StoreUnreachable
+
+Operation = Callable[[Connection, bool], Any]
+"""Something to do on a connection; told whether it may have been done before."""
+
+_BATCH = 500
+_PATIENCE = 0.2  # seconds
+_PAUSE = 0.1
+_TRY_AGAIN = (DeadlockDetected, SerializationFailure)
+
+
+class Work:
+    """One commit or operation in the queue. `again`: it was sent before, and nobody knows what became of it."""
+
+    __slots__ = ("again", "commit", "done", "error", "operation", "result", "settled", "wake")
+
+    def __init__(self, commit: Commit | None, operation: Operation | None, done: Done | None) -> None:
+        self.commit = commit
+        self.operation = operation
+        self.done = done
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self.settled = False
+        self.again = False
+        self.wake = threading.Event()
+
+
+class Writer:
+    """The one way to write in this process, for one store."""
+
+    def __init__(self, address: Address, bucket: int, patience: float) -> None:
+        self.bucket = bucket
+        self.sql = address.load("write")
+        self._address = address
+        self._patience = patience
+        self._connection: Connection | None = None
+        self._queue: deque[Work] = deque()
+        self._lock = threading.Lock()
+        self._signal = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._thread_lock = threading.Lock()
+        self._closed = False
+
+    def commit(self, commit: Commit) -> None:
+        """Make one commit durable."""
+        self._do(Work(commit, None, None))
+
+    def call(self, operation: Operation) -> Any:
+        """Do something else, in turn with the commits."""
+        return self._do(Work(None, operation, None))
+
+    def submit(self, commit: Commit, done: Done) -> None:
+        """Make a commit durable soon; `done` is called when it is settled."""
+        self._queue.append(Work(commit, None, done))
+        if self._thread is None:
+            self._start_thread()
+        self._signal.set()
+
+    def _do(self, work: Work) -> Any:
+        self._queue.append(work)
+        try:
+            while True:
+                work.wake.clear()  # before the look at what is settled: whoever settles it afterwards sets it again
+                if work.settled:
+                    break
+                if self._lock.acquire(False):
+                    self._lead()
+                else:
+                    work.wake.wait(_PATIENCE)
+        except BaseException:
+            self._leave(work)
+            raise
+        if work.error is not None:
+            raise work.error
+        return work.result
+
+    def _leave(self, work: Work) -> None:
+        """Ctrl-C in a caller: its work is taken out if nobody has begun it, and whoever waits behind it gets the lead."""
+        with suppress(ValueError):  # a leader has it; it is settled soon
+            self._queue.remove(work)
+        self._nudge()
+
+    def _lead(self) -> None:
+        batch: list[Work] = []
+        try:
+            while self._queue and len(batch) < _BATCH:
+                batch.append(self._queue.popleft())
+            for group in _groups(batch):
+                self._serve(group)
+        except BaseException:
+            self._salvage(batch)
+            raise
+        finally:
+            self._lock.release()
+            for work in batch:
+                if work.settled:
+                    _tell(work)
+            self._nudge()
+
+    def _salvage(self, batch: list[Work]) -> None:
+        """Ctrl-C in the leader. What others wait for is left to the next one; nobody knows whether it was done."""
+        self._drop()
+        left = [work for work in batch if not work.settled]
+        for work in left:
+            work.again = True
+        self._queue.extendleft(reversed(left))
+
+    def _nudge(self) -> None:
+        try:
+            first = self._queue[0]
+        except IndexError:
+            return
+        if first.done is not None:
+            self._signal.set()
+        first.wake.set()
+
+    def _serve(self, group: list[Work]) -> None:
+        """Do one operation or some commits, again until it is known what became of them or the server stayed away too long."""
+        limit = time.monotonic() + self._patience
+        while True:
+            try:
+                connection = self._ready()
+                self._attempt(connection, group)
+            except Exception as error:  # noqa: BLE001 - it is raised where the work came from
+                if isinstance(error, _TRY_AGAIN) and len(group) == 1 and time.monotonic() < limit:
+                    continue
+                if not self._is_lost(error):
+                    self._failed(group, error)
+                    return
+                if self._sent(error):
+                    for work in group:
+                        work.again = True
+                self._drop()
+                if time.monotonic() > limit:
+                    self._give_up(group, error)
+                    return
+                time.sleep(_PAUSE)
+            else:
+                break
+        for work in group:
+            work.settled = True
+
+    def _attempt(self, connection: Connection, group: list[Work]) -> None:
+        first = group[0]
+        if first.operation is not None:
+            first.result = first.operation(connection, first.again)
+            return
+        ready: list[tuple[Work, Values]] = []
+        for work in group:
+            work.error = None
+            try:
+                ready.append((work, arguments(_commit(work), self.bucket, work.again)))
+            except EverstepError as error:
+                work.error = error
+        answers = self._send(connection, [values for _, values in ready])
+        for (work, _), answer in zip(ready, answers, strict=True):
+            work.error = refusal(_commit(work), answer, work.again)
+        _settle_chains([work for work, _ in ready])
+
+    def _send(self, connection: Connection, calls: list[Values]) -> list[Values]:
+        """One round trip and one transaction, however many they are."""
+        sql = self.sql["commit"]
+        if len(calls) <= 1:
+            return [execute(connection, sql, values)[0] for values in calls]
+        cursors = [connection.cursor(binary=True) for _ in calls]
+        with connection.pipeline():  # between two syncs, and there is one at its end, the server makes one transaction of it
+            for cursor, values in zip(cursors, calls, strict=True):
+                cursor.execute(sql.encode(), values)
+        return [cursor.fetchone() or () for cursor in cursors]
+
+    def _ready(self) -> Connection:
+        if self._closed:
+            raise StoreClosed(f"the store {self._address.url} is closed")
+        if self._connection is None:
+            self._connection = self._address.connect(writing=True)
+        return self._connection
+
+    def _is_lost(self, error: Exception) -> bool:
+        if isinstance(error, StoreUnreachable):
+            return True
+        return isinstance(error, psycopg.Error) and (self._connection is None or self._connection.closed)
+
+    def _sent(self, error: Exception) -> bool:
+        """Whether anything may have reached the server: not if there was no connection."""
+        return not isinstance(error, StoreUnreachable)
+
+    def _drop(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _failed(self, group: list[Work], error: Exception) -> None:
+        """The server refused the transaction and undid it. Of several, each is tried alone, so that only the culprit fails."""
+        if self._connection is not None and self._connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+            self._drop()
+        if len(group) > 1 and not isinstance(error, (StoreClosed, StoreBusy)):
+            for work in group:
+                self._serve([work])
+            return
+        for work in group:
+            work.error = translated(error, self._address.url)
+            if work.again and isinstance(work.error, EverstepError):
+                work.error.written = "unknown"  # this try was undone; what became of the one before is not known
+            work.settled = True
+
+    def _give_up(self, group: list[Work], error: Exception) -> None:
+        for work in group:
+            what = f"{self._address.url}: {error.message if isinstance(error, EverstepError) else said(error)}"
+            failure = StoreUnreachable(what, written="unknown" if work.again else "no")
+            failure.__cause__ = error
+            work.error = failure
+            work.settled = True
+
+    def _start_thread(self) -> None:
+        with self._thread_lock:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._watch, name="everstep-writer", daemon=True)
+                self._thread.start()
+
+    def _watch(self) -> None:
+        while not self._closed:
+            self._signal.wait()
+            self._signal.clear()
+            while self._queue:
+                self._lock.acquire()
+                self._lead()
+
+    def close(self, last: Operation) -> None:
+        """Write what is queued, do one last thing if the server can be reached, then refuse everything."""
+        with self._lock:
+            batch = [self._queue.popleft() for _ in range(len(self._queue))]
+            try:
+                for group in _groups(batch):
+                    self._serve(group)
+                self._end(last)
+            finally:
+                self._closed = True
+                self._drop()
+                for work in batch:
+                    _tell(work)
+                self._signal.set()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def _end(self, last: Operation) -> None:
+        try:
+            if self._connection is not None:
+                last(self._connection, False)
+        except psycopg.Error:
+            return  # leases that were not given back end by themselves
+
+
+def _commit(work: Work) -> Commit:
+    assert work.commit is not None
+    return work.commit
+
+
+def _groups(batch: Sequence[Work]) -> list[list[Work]]:
+    """Commits that follow each other together, everything else alone. What was sent before stays apart from what was not."""
+    groups: list[list[Work]] = []
+    for work in batch:
+        last = groups[-1][-1] if groups else None
+        if last is not None and last.commit is not None and work.commit is not None and last.again == work.again:
+            groups[-1].append(work)
+        else:
+            groups.append([work])
+    return groups
+
+
+def _settle_chains(group: list[Work]) -> None:
+    """A commit without records that was asked for twice is known to have happened if one that followed it has."""
+    followed = {_commit(work).was.check for work in group if work.error is None and _commit(work).was is not None}  # type: ignore[union-attr]
+    for work in reversed(group):
+        commit = _commit(work)
+        if isinstance(work.error, EverstepError) and work.error.written == "unknown" and commit.run.check in followed:
+            work.error = None
+            if commit.was is not None:
+                followed.add(commit.was.check)
+
+
+def _tell(work: Work) -> None:
+    """Wake the sleeper, or call back. An error of a callback is reported, but belongs to no caller of ours."""
+    work.wake.set()
+    if work.done is not None:
+        try:
+            work.done(work.error)
+        except Exception:  # noqa: BLE001 - reported, see above
+            sys.excepthook(*sys.exc_info())

@@ -1,0 +1,179 @@
+-- Statements of readers on PostgreSQL. Each has a name and a sentence; backends/queries.py loads them. {schema} is the store's schema.
+
+-- name: format
+-- Which format the store has.
+SELECT version FROM {schema}.format
+
+-- name: has_format
+-- Whether the schema holds a store.
+SELECT to_regclass(%s) IS NOT NULL
+
+-- name: set_format
+-- Note which format the store has.
+INSERT INTO {schema}.format (version) VALUES (%s) ON CONFLICT (one) DO UPDATE SET version = excluded.version
+
+-- name: has_schema
+-- Whether the schema is there; making it needs a right that filling it does not.
+SELECT EXISTS (SELECT 1 FROM pg_namespace WHERE nspname = %s)
+
+-- name: alone
+-- Of many that open an empty database at once, one makes the tables.
+SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))
+
+-- name: run
+-- The whole row of one run.
+SELECT pk, id, key, family, workflow, session, tags, note, meta, parent, parent_number, created_at, status, updated_at, head_seq,
+    head_digest, checkpoints, stored, epoch, worker, since, "check"
+FROM {schema}.runs WHERE id = %s
+
+-- name: records
+-- A range of a chain; only some kinds, unless null; the newest first, so many of them.
+SELECT r.seq, r.kind, r.epoch, r.at, r.number, r.note, r.tags, r.meta, r.digest, r.body_digest, r.body
+FROM {schema}.records r WHERE r.run = (SELECT pk FROM {schema}.runs WHERE id = %s) AND r.seq BETWEEN %s AND %s
+    AND (%s::text[] IS NULL OR r.kind = ANY (%s::text[])) ORDER BY r.seq DESC LIMIT %s
+
+-- name: digests
+-- What proves some records and all before them.
+SELECT seq, digest FROM {schema}.records WHERE run = (SELECT pk FROM {schema}.runs WHERE id = %s) AND seq = ANY (%s::bigint[])
+
+-- name: chunks
+-- Some chunks of a family.
+SELECT digest, frame FROM {schema}.chunks WHERE family = %s AND digest = ANY (%s::bytea[])
+
+-- name: tags
+-- The tags of some checkpoints of a run.
+SELECT key, name, number, at, "check" FROM {schema}.tags
+WHERE run = (SELECT pk FROM {schema}.runs WHERE id = %s) AND number BETWEEN %s AND %s ORDER BY name, number
+
+-- name: letters
+-- All letters of a run.
+SELECT key, name, due, at, body, "check" FROM {schema}.letters WHERE run = (SELECT pk FROM {schema}.runs WHERE id = %s) ORDER BY name
+
+-- name: due
+-- The runs that have a letter whose time has come, may be woken and are not paused; the earliest first.
+SELECT r.id FROM (SELECT run, min(due) AS due FROM {schema}.letters WHERE due <= %s GROUP BY run) l JOIN {schema}.runs r ON r.pk = l.run
+WHERE r.status IN ('waiting', 'failed')
+    AND NOT EXISTS (SELECT 1 FROM {schema}.letters p WHERE p.run = l.run AND p.name = 'pause')
+ORDER BY l.due, r.pk LIMIT %s
+
+-- name: settle_feed
+-- Give positions to what was committed lately.
+SELECT {schema}.settle_feed(%s)
+
+-- name: feed_unsettled
+-- Whether any commit has no position yet.
+SELECT EXISTS (SELECT 1 FROM {schema}.feed_new)
+
+-- name: feed
+-- The records beyond a position, with their positions and runs. What is left of deleted runs is passed over.
+SELECT f.last - f.count + 1 + r.seq - f.seq, u.id, r.seq, r.kind, r.epoch, r.at, r.number, r.note, r.tags, r.meta, r.digest,
+    r.body_digest, r.body
+FROM {schema}.feed f JOIN {schema}.runs u ON u.pk = f.run
+JOIN {schema}.records r ON r.run = f.run AND r.seq BETWEEN f.seq AND f.seq + f.count - 1
+WHERE f.last > %s AND f.last - f.count + 1 + r.seq - f.seq > %s ORDER BY f.last, r.seq LIMIT %s
+
+-- name: feed_end
+-- The newest position.
+SELECT position FROM {schema}.feed_end
+
+-- name: holder
+-- The worker that holds a lease, and whether its time has not ended by the server's clock.
+SELECT id, host, pid, boot, started_at, expires_boot, expires_at, process, ends > {schema}.now_us() FROM {schema}.workers WHERE id = %s
+
+-- name: leased
+-- A run, who holds it, and the server's time.
+SELECT r.pk, r.id, r.key, r.family, r.workflow, r.session, r.tags, r.note, r.meta, r.parent, r.parent_number, r.created_at, r.status,
+    r.updated_at, r.head_seq, r.head_digest, r.checkpoints, r.stored, r.epoch, r.worker, r.since, r."check",
+    {schema}.now_us(), w.id, w.host, w.pid, w.boot, w.started_at, w.expires_boot, w.expires_at, w.process, w.ends > {schema}.now_us()
+FROM {schema}.runs r LEFT JOIN {schema}.workers w ON w.id = r.worker WHERE r.id = %s
+
+-- name: manifest
+-- All buckets of the manifest, the number of places, and the id of the run that was committed to last.
+SELECT array_agg(total ORDER BY bucket), array_agg(writes ORDER BY bucket), sum(runs)::bigint, (SELECT places FROM {schema}.counters),
+    (SELECT id FROM {schema}.runs WHERE pk = (SELECT latest FROM {schema}.manifest ORDER BY latest_commit DESC LIMIT 1))
+FROM {schema}.manifest
+
+-- name: writes
+-- How often the store was written.
+SELECT sum(writes)::bigint FROM {schema}.manifest
+
+-- name: stats
+-- Counts and bytes of everything.
+SELECT (SELECT count(*) FROM {schema}.runs), (SELECT count(*) FROM {schema}.records), (SELECT count(*) FROM {schema}.chunks),
+    (SELECT count(*) FROM {schema}.letters), (SELECT coalesce(sum(octet_length(body)), 0)::bigint FROM {schema}.records),
+    (SELECT coalesce(sum(octet_length(frame)), 0)::bigint FROM {schema}.chunks)
+
+-- name: size
+-- The bytes of all tables and indexes of the store.
+SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = %s AND c.relkind = 'r'
+
+-- name: families
+-- Every family that has a chunk or a run.
+SELECT family FROM {schema}.chunks UNION SELECT family FROM {schema}.runs ORDER BY 1
+
+-- name: chunk_sizes
+-- The name of every chunk of a family, and its size.
+SELECT digest, octet_length(frame) FROM {schema}.chunks WHERE family = %s
+
+-- name: pruned
+-- The prune mark of a run.
+SELECT key, ranges, freed, at, numbers, "check" FROM {schema}.pruned WHERE run = (SELECT pk FROM {schema}.runs WHERE id = %s)
+
+-- name: bases
+-- The bases that prune added to a run, up to a checkpoint, newest first.
+SELECT key, number, at, body, "check" FROM {schema}.bases
+WHERE run = (SELECT pk FROM {schema}.runs WHERE id = %s) AND number <= %s ORDER BY number DESC LIMIT %s
+
+-- name: tombstones
+-- What is left of deleted runs, beyond a place.
+SELECT pk, id, key, family, created_at, at, head_seq, head_digest, checkpoints, "check" FROM {schema}.tombstones
+WHERE pk > %s ORDER BY pk LIMIT %s
+
+-- name: facts
+-- What is remembered under all names that begin so.
+SELECT name, value, "check" FROM {schema}.facts WHERE starts_with(name, %s) ORDER BY name
+
+-- name: fact
+-- What is remembered under a name.
+SELECT name, value, "check" FROM {schema}.facts WHERE name = %s
+
+-- name: census
+-- The manifest and all that it is made of, as one snapshot: (what, number, digest).
+SELECT 'total', total, NULL::bytea FROM {schema}.manifest
+UNION ALL SELECT 'runs', sum(runs), NULL FROM {schema}.manifest
+UNION ALL SELECT 'places', places, NULL FROM {schema}.counters
+UNION ALL SELECT 'found', NULL, "check" FROM {schema}.runs
+UNION ALL SELECT 'gone', NULL, "check" FROM {schema}.tombstones
+UNION ALL SELECT '', NULL, "check" FROM {schema}.tags
+UNION ALL SELECT '', NULL, "check" FROM {schema}.letters
+UNION ALL SELECT '', NULL, "check" FROM {schema}.pruned
+UNION ALL SELECT '', NULL, "check" FROM {schema}.bases
+UNION ALL SELECT '', NULL, "check" FROM {schema}.facts
+
+-- name: metas
+-- What serves listings by tag and meta, and what it is made from: (run, tags, meta, listed tags, listed items).
+SELECT r.pk, r.tags, r.meta, ARRAY(SELECT tag FROM {schema}.run_tags t WHERE t.pk = r.pk), ARRAY(SELECT item FROM {schema}.run_meta m WHERE m.pk = r.pk)
+FROM {schema}.runs r
+
+-- name: strays
+-- What belongs to a run that is not there, and what the feed has otherwise than the runs.
+SELECT 'a tag is for run ' || run || ', which is not there' FROM {schema}.tags WHERE run NOT IN (SELECT pk FROM {schema}.runs)
+UNION ALL SELECT 'tag ' || name || ' of run ' || run || ' points at a checkpoint that is not there' FROM {schema}.tags t
+WHERE NOT EXISTS (SELECT 1 FROM {schema}.records r WHERE r.run = t.run AND r.number = t.number AND r.kind = 'checkpoint')
+UNION ALL SELECT 'letter ' || name || ' is for run ' || run || ', which is not there' FROM {schema}.letters
+WHERE run NOT IN (SELECT pk FROM {schema}.runs)
+UNION ALL SELECT 'a prune mark is for run ' || run || ', which is not there' FROM {schema}.pruned WHERE run NOT IN (SELECT pk FROM {schema}.runs)
+UNION ALL SELECT 'an added base is for run ' || run || ', which is not there' FROM {schema}.bases WHERE run NOT IN (SELECT pk FROM {schema}.runs)
+UNION ALL SELECT 'run number ' || pk || ' is there and has a tombstone' FROM {schema}.tombstones WHERE pk IN (SELECT pk FROM {schema}.runs)
+UNION ALL SELECT 'the feed has ' || coalesce(f.records, 0) || ' records of run number ' || r.pk || ', which has ' || r.head_seq
+FROM {schema}.runs r LEFT JOIN (
+    SELECT run, sum(count) AS records FROM (SELECT run, count FROM {schema}.feed UNION ALL SELECT run, count FROM {schema}.feed_new) e GROUP BY run
+) f ON f.run = r.pk WHERE coalesce(f.records, 0) <> r.head_seq
+UNION ALL SELECT 'the feed ends at position ' || position || ', its last entry at ' || coalesce((SELECT max(last) FROM {schema}.feed), 0)
+FROM {schema}.feed_end WHERE position <> coalesce((SELECT max(last) FROM {schema}.feed), 0)
+
+-- name: health
+-- What the server says of itself, and whether this user may write.
+SELECT current_setting('server_version'), current_setting('fsync'), current_setting('synchronous_commit'), pg_is_in_recovery(),
+    current_setting('transaction_read_only'), has_table_privilege(%s, 'INSERT, UPDATE, DELETE')

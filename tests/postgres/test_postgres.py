@@ -1,0 +1,12 @@
+"""The PostgreSQL backend passes the suite."""
+
+import pytest
+
+from everstep.backends.url import open_backend
+from everstep.testing.conformance import ConformanceSuite, OpenHandle
+
+
+class TestPostgres(ConformanceSuite):
+    @pytest.fixture
+    def open_handle(self, place: str) -> OpenHandle:
+        return lambda: open_backend(place)
