@@ -43,7 +43,7 @@ class PostgresBackend:
         self._address = Address(url, schema)
         self.url = self._address.url
         prepare(self._address, create)
-        self._readers = Readers(self._address)
+        self._readers = Readers(self._address, patience)
         self._writer = Writer(self._address, os.urandom(1)[0] % BUCKETS, patience)
         self._leases = Leases(self._readers.sql, self._writer.sql, self._writer.bucket)
         self._stamps = upkeep.Stamps()

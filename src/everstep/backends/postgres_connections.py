@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import re
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from everstep.backends import queries
 from everstep.backends.postgres_errors import translated
-from everstep.errors import InvalidArgument, StoreClosed
+from everstep.errors import InvalidArgument, StoreClosed, StoreUnreachable
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 Rows = list[tuple[Any, ...]]
@@ -26,6 +27,7 @@ Rows = list[tuple[Any, ...]]
 LOCK_SECONDS = 10
 _WRITE_SECONDS, _READ_SECONDS = 30, 600
 _IDLE = 8
+_PAUSE = 0.1
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 _DEFAULTS = {
     "application_name": "everstep",
@@ -50,13 +52,11 @@ class Address:
         self.schema = schema or named or "everstep"
         if not _SCHEMA.fullmatch(self.schema) or self.schema.startswith("pg_"):
             raise InvalidArgument(f"{self.schema!r:.80} is no name for a schema", remedy="Use small letters, digits and underscores.")
-        rest = [(name, value) for name, value in asked if name != "schema"]
-        self._conninfo = urlunsplit(parts._replace(query=urlencode(rest, quote_via=quote)))
+        user, at, host = parts.netloc.rpartition("@")
+        self._conninfo = _joined(parts.netloc, parts.path, [(name, value) for name, value in asked if name != "schema"])
         shown = [(name, value) for name, value in asked if name not in ("password", "sslpassword", "schema")]
         shown += [("schema", self.schema)] if self.schema != "everstep" else []
-        user, at, host = parts.netloc.rpartition("@")
-        place = parts._replace(scheme="postgresql", netloc=user.partition(":")[0] + at + host, query=urlencode(shown, quote_via=quote))
-        self.url = urlunsplit(place).replace("postgresql:/", "postgresql:///", 1) if not place.netloc else urlunsplit(place)
+        self.url = _joined(user.partition(":")[0] + at + host, parts.path, shown)
         try:
             self._given = conninfo_to_dict(self._conninfo)
         except psycopg.ProgrammingError as error:
@@ -87,15 +87,20 @@ class Address:
         return text.replace("{schema}", f'"{self.schema}"').replace("{lock_timeout}", f"{LOCK_SECONDS}s")
 
 
+def _joined(place: str, path: str, asked: list[tuple[str, str]]) -> str:
+    return f"postgresql://{place}{path}" + (f"?{urlencode(asked, quote_via=quote)}" if asked else "")
+
+
 def _connect(chosen: dict[str, Any]) -> Connection:
     return psycopg.connect("", autocommit=True, prepare_threshold=None, **chosen)
 
 
 class Readers:
-    """The connections that reads go through. Each read is one statement, so one snapshot; a lost connection is replaced once."""
+    """The connections that reads go through. Each read is one statement, so one snapshot."""
 
-    def __init__(self, address: Address):
+    def __init__(self, address: Address, patience: float):
         self._address = address
+        self._patience = patience
         self._idle: list[Connection] = []
         self._lock = threading.Lock()
         self._closed = False
@@ -105,17 +110,25 @@ class Readers:
         return self.ask(self.sql[name], values)
 
     def ask(self, sql: str, values: Sequence[Any]) -> Rows:
-        """The rows of one statement."""
-        for last in (False, True):
-            with self.connection(fresh=last) as connection:
-                try:
-                    return execute(connection, sql, values)
-                except psycopg.Error as error:
-                    if last or not connection.closed:
-                        raise translated(error, self._address.url) from error
-                except (UnicodeEncodeError, OverflowError) as error:
-                    raise translated(error, self._address.url) from error
-        raise AssertionError  # the loop returns or raises
+        """The rows of one statement. A lost connection is replaced, until the patience is over."""
+        limit = time.monotonic() + self._patience
+        fresh = False
+        while True:
+            try:
+                return self._ask(sql, values, fresh)
+            except StoreUnreachable:
+                if time.monotonic() > limit:
+                    raise
+            if fresh:
+                time.sleep(_PAUSE)
+            fresh = True
+
+    def _ask(self, sql: str, values: Sequence[Any], fresh: bool) -> Rows:
+        with self.connection(fresh) as connection:
+            try:
+                return execute(connection, sql, values)
+            except (psycopg.Error, UnicodeEncodeError, OverflowError) as error:
+                raise translated(error, self._address.url) from error
 
     def stream(self, name: str) -> Iterator[tuple[Any, ...]]:
         """The rows of one statement, a few at a time."""

@@ -32,7 +32,7 @@ _STEPS = {1: "pg/0001_schema"}  # the script that leads to each format from the 
 def version_of(connection: Connection, address: Address) -> int:
     """The format of the store; 0 if there is none."""
     sql = address.load("read")
-    ((there,),) = execute(connection, sql["has_format"], (f"{address.schema}.format",))
+    ((there,),) = execute(connection, sql["has_format"], (address.schema,))
     if not there:
         return 0
     found = execute(connection, sql["format"])

@@ -205,9 +205,10 @@ class Writer:
         return self._connection
 
     def _is_lost(self, error: Exception) -> bool:
-        if isinstance(error, StoreUnreachable):
+        """Whether the session has ended. The server may say so before the driver sees that the connection is closed."""
+        if self._connection is not None and self._connection.closed and isinstance(error, psycopg.Error):
             return True
-        return isinstance(error, psycopg.Error) and (self._connection is None or self._connection.closed)
+        return isinstance(translated(error, self._address.url), StoreUnreachable)
 
     def _sent(self, error: Exception) -> bool:
         """Whether anything may have reached the server: not if there was no connection."""

@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from types import TracebackType
 from typing import Any
-from urllib.parse import quote, urlsplit, urlunsplit
+from urllib.parse import quote, urlsplit
 
 from everstep.errors import StoreError
 from everstep.ids import new_id
@@ -65,7 +65,8 @@ class Server:
     def url(self, database: str) -> str:
         """The address of a database of this server."""
         parts = urlsplit(self._url)
-        return urlunsplit(parts._replace(path=f"/{quote(database)}")).replace("postgresql:///", "postgresql://@/", 1)
+        query = f"?{parts.query}" if parts.query else ""
+        return f"postgresql://{parts.netloc}/{quote(database)}{query}"
 
     def database(self, template: str = "template0") -> str:
         """Make an empty database, or a copy of another one; gives its address."""

@@ -5,8 +5,8 @@
 SELECT version FROM {schema}.format
 
 -- name: has_format
--- Whether the schema holds a store.
-SELECT to_regclass(%s) IS NOT NULL
+-- Whether the schema holds a store. Asked of the catalog itself: a lookup by name may be answered from before another process made it.
+SELECT EXISTS (SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s AND c.relname = 'format')
 
 -- name: set_format
 -- Note which format the store has.
