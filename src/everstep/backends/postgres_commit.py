@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from everstep.backends.base import MAX_SEQ, Commit
-from everstep.backends.postgres_rows import Values, chunk_columns, items_of, items_or_none, record_columns, run_values
+from everstep.backends.postgres_rows import Values, chunk_columns, items_of, items_or_none, record_columns, record_values, run_values
 from everstep.errors import Conflict, EverstepError, LimitExceeded, LostLease, NotFound, RunExists, Written
 from everstep.records import Kind, RunRow, tag_check
 
@@ -15,19 +15,27 @@ _NO_CHUNKS: tuple[list[Any], ...] = ([], [])
 _NO_TAGS: tuple[list[Any], ...] = ([],) * 4
 _NO_LETTERS: tuple[list[Any], ...] = ([],) * 6
 _NO_LABELS: tuple[list[Any], ...] = ([],) * 4
+NAMES = {38: "commit_one", 40: "commit", 54: "commit_more"}
+"""The statement for so many arguments."""
 
 
 def arguments(commit: Commit, bucket: int, again: bool) -> Values:
-    """What `commit_run` takes, in order."""
+    """What `commit_run` takes, in order; the last ones only if they say anything."""
     run, was = commit.run, commit.was
     if run.head_seq > MAX_SEQ:
         raise LimitExceeded(f"run {run.id!r} has {MAX_SEQ} records; there is no room for more")
     delta = int.from_bytes(run.check) - (0 if was is None else int.from_bytes(was.check))
     fence = (None, None, None) if was is None else (was.epoch, was.head_seq, was.check)
+    tags, labels = _tags(commit), _labels(run, was)
+    letters = _letters(commit) if commit.read or commit.letters else _NO_LETTERS
+    core = (bucket, again, delta, *fence, *run_values(run))
+    plain = tags is _NO_TAGS and letters is _NO_LETTERS and labels is _NO_LABELS
+    if plain and len(commit.records) == 1 and not commit.chunks:
+        return (*core, *record_values(commit.records[0]))
     records = record_columns(commit.records) if commit.records else _NOTHING
     chunks = chunk_columns(commit.chunks) if commit.chunks else _NO_CHUNKS
-    letters = _letters(commit) if commit.read or commit.letters else _NO_LETTERS
-    return (bucket, again, delta, *fence, *run_values(run), *records, *chunks, *_tags(commit), *letters, *_labels(run, was))
+    core = (*core, *records, *chunks)
+    return core if plain else (*core, *tags, *letters, *labels)
 
 
 def _tags(commit: Commit) -> tuple[list[Any], ...]:

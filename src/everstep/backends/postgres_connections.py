@@ -57,6 +57,7 @@ class Address:
         shown = [(name, value) for name, value in asked if name not in ("password", "sslpassword", "schema")]
         shown += [("schema", self.schema)] if self.schema != "everstep" else []
         self.url = _joined(user.partition(":")[0] + at + host, parts.path, shown)
+        self._takes_options = True
         try:
             self._given = conninfo_to_dict(self._conninfo)
         except psycopg.ProgrammingError as error:
@@ -66,14 +67,15 @@ class Address:
         """A new connection. A pooler may refuse settings at the start of a session; then it goes without."""
         most = seconds if seconds is not None else _WRITE_SECONDS if writing else _READ_SECONDS
         options = f"-c statement_timeout={most * 1000} -c lock_timeout={LOCK_SECONDS * 1000}"
+        given = self._given.get("options", "")
         chosen: dict[str, Any] = {**_DEFAULTS, **self._given}
-        chosen["options"] = f"{options} {chosen.get('options', '')}".strip()
         try:
-            return _connect(chosen)
+            if self._takes_options:
+                return _connect(chosen | {"options": f"{options} {given}".strip()})
         except psycopg.OperationalError as error:
             if "startup parameter" not in str(error):
                 raise translated(error, self.url) from error
-        chosen["options"] = self._given.get("options", "")
+            self._takes_options = False
         try:
             return _connect(chosen)
         except psycopg.OperationalError as error:

@@ -69,14 +69,17 @@ def record_from(run: str, values: Values) -> Record:
     return Record(run, seq, kind, epoch, at, number, note, tags, meta, None, body_digest, digest)
 
 
+def record_values(r: Record) -> Values:
+    """All columns of a record but its run."""
+    return (
+        r.seq, r.kind, r.epoch, r.at, r.number, r.note, pack_tags(r.tags) if r.tags else None, r.meta, r.digest,
+        r.body_digest if r.body is None else None, r.body,
+    )  # fmt: skip
+
+
 def record_columns(records: Sequence[Record]) -> tuple[list[Any], ...]:
     """Records as one array for each column."""
-    return (
-        [r.seq for r in records], [r.kind for r in records], [r.epoch for r in records], [r.at for r in records],
-        [r.number for r in records], [r.note for r in records], [pack_tags(r.tags) if r.tags else None for r in records],
-        [r.meta for r in records], [r.digest for r in records], [r.body_digest if r.body is None else None for r in records],
-        [r.body for r in records],
-    )  # fmt: skip
+    return tuple(map(list, zip(*map(record_values, records), strict=True)))
 
 
 def chunk_columns(chunks: Sequence[tuple[bytes, bytes]]) -> tuple[list[bytes], list[bytes]]:

@@ -23,7 +23,7 @@ import psycopg
 from psycopg.errors import DeadlockDetected, SerializationFailure
 
 from everstep.backends.base import Commit, Done
-from everstep.backends.postgres_commit import arguments, refusal
+from everstep.backends.postgres_commit import NAMES, arguments, refusal
 from everstep.backends.postgres_connections import Address, Connection, execute
 from everstep.backends.postgres_errors import said, translated
 from everstep.backends.postgres_rows import Values
@@ -188,14 +188,16 @@ class Writer:
 
     def _send(self, connection: Connection, calls: list[Values]) -> list[Values]:
         """One round trip and one transaction, however many they are."""
-        sql = self.sql["commit"]
         if len(calls) <= 1:
-            return [execute(connection, sql, values)[0] for values in calls]
+            return [execute(connection, self._call(values), values)[0] for values in calls]
         cursors = [connection.cursor(binary=True) for _ in calls]
         with connection.pipeline():  # between two syncs, and there is one at its end, the server makes one transaction of it
             for cursor, values in zip(cursors, calls, strict=True):
-                cursor.execute(sql.encode(), values)
+                cursor.execute(self._call(values).encode(), values)
         return [cursor.fetchone() or () for cursor in cursors]
+
+    def _call(self, values: Values) -> str:
+        return self.sql[NAMES[len(values)]]
 
     def _ready(self) -> Connection:
         if self._closed:

@@ -67,10 +67,11 @@ CREATE OR REPLACE FUNCTION {schema}.commit_run(
     p_checkpoints bigint, p_stored bigint, p_epoch bigint, p_worker text, p_since bigint, p_check bytea,
     p_seqs bigint[], p_kinds text[], p_epochs bigint[], p_ats bigint[], p_numbers bigint[], p_notes text[], p_record_tags text[],
     p_metas text[], p_digests bytea[], p_body_digests bytea[], p_bodies bytea[],
-    p_chunks bytea[], p_frames bytea[],
-    p_tag_names text[], p_tag_numbers bigint[], p_tag_ats bigint[], p_tag_checks bytea[],
-    p_read text[], p_letters text[], p_dues bigint[], p_letter_ats bigint[], p_letter_bodies bytea[], p_letter_checks bytea[],
-    p_old_labels text[], p_labels text[], p_old_items bytea[], p_items bytea[],
+    p_chunks bytea[] DEFAULT '{}', p_frames bytea[] DEFAULT '{}',
+    p_tag_names text[] DEFAULT '{}', p_tag_numbers bigint[] DEFAULT '{}', p_tag_ats bigint[] DEFAULT '{}', p_tag_checks bytea[] DEFAULT '{}',
+    p_read text[] DEFAULT '{}', p_letters text[] DEFAULT '{}', p_dues bigint[] DEFAULT '{}', p_letter_ats bigint[] DEFAULT '{}',
+    p_letter_bodies bytea[] DEFAULT '{}', p_letter_checks bytea[] DEFAULT '{}',
+    p_old_labels text[] DEFAULT '{}', p_labels text[] DEFAULT '{}', p_old_items bytea[] DEFAULT '{}', p_items bytea[] DEFAULT '{}',
     OUT code integer, OUT waiting bigint, OUT epoch_now bigint, OUT seq_now bigint
 ) LANGUAGE plpgsql VOLATILE SET lock_timeout = '{lock_timeout}' AS $$
 DECLARE
@@ -129,7 +130,9 @@ BEGIN
         RETURN;
     END IF;
 
-    PERFORM {schema}.durably();
+    IF current_setting('synchronous_commit') = 'off' THEN
+        PERFORM {schema}.durably();
+    END IF;
     v_commit := nextval('{schema}.commits');
     UPDATE {schema}.manifest SET
         total = total + p_delta, runs = runs + CASE WHEN p_was_check IS NULL THEN 1 ELSE 0 END, writes = writes + 1,

@@ -1,13 +1,34 @@
 -- Statements of the writer on PostgreSQL: one call of a function each (functions.sql says what they do). {schema} is the store's schema.
 
+-- name: commit_one
+-- One commit of one run that brings one record and nothing else, as nearly all do: without arrays, which cost the driver time.
+SELECT code, waiting, epoch_now, seq_now FROM {schema}.commit_run(
+    %b::smallint, %b::boolean, %b::numeric, %b::bigint, %b::bigint, %b::bytea,
+    %b::text, %b::bytea, %b::bytea, %b::text, %b::text, %b::text, %b::text, %b::text, %b::text, %b::bigint, %b::bigint, %b::text, %b::bigint,
+    %b::bigint, %b::bytea, %b::bigint, %b::bigint, %b::bigint, %b::text, %b::bigint, %b::bytea,
+    ARRAY[%b::bigint], ARRAY[%b::text], ARRAY[%b::bigint], ARRAY[%b::bigint], ARRAY[%b::bigint], ARRAY[%b::text], ARRAY[%b::text],
+    ARRAY[%b::text], ARRAY[%b::bytea], ARRAY[%b::bytea], ARRAY[%b::bytea]
+)
+
 -- name: commit
--- One commit of one run.
+-- One commit of one run that brings records and chunks.
 SELECT code, waiting, epoch_now, seq_now FROM {schema}.commit_run(
     %b::smallint, %b::boolean, %b::numeric, %b::bigint, %b::bigint, %b::bytea,
     %b::text, %b::bytea, %b::bytea, %b::text, %b::text, %b::text, %b::text, %b::text, %b::text, %b::bigint, %b::bigint, %b::text, %b::bigint,
     %b::bigint, %b::bytea, %b::bigint, %b::bigint, %b::bigint, %b::text, %b::bigint, %b::bytea,
     %b::bigint[], %b::text[], %b::bigint[], %b::bigint[], %b::bigint[], %b::text[], %b::text[], %b::text[], %b::bytea[], %b::bytea[], %b::bytea[],
-    %b::bytea[], %b::bytea[], %b::text[], %b::bigint[], %b::bigint[], %b::bytea[],
+    %b::bytea[], %b::bytea[]
+)
+
+-- name: commit_more
+-- One commit of one run that brings tags, letters or labels besides.
+SELECT code, waiting, epoch_now, seq_now FROM {schema}.commit_run(
+    %b::smallint, %b::boolean, %b::numeric, %b::bigint, %b::bigint, %b::bytea,
+    %b::text, %b::bytea, %b::bytea, %b::text, %b::text, %b::text, %b::text, %b::text, %b::text, %b::bigint, %b::bigint, %b::text, %b::bigint,
+    %b::bigint, %b::bytea, %b::bigint, %b::bigint, %b::bigint, %b::text, %b::bigint, %b::bytea,
+    %b::bigint[], %b::text[], %b::bigint[], %b::bigint[], %b::bigint[], %b::text[], %b::text[], %b::text[], %b::bytea[], %b::bytea[], %b::bytea[],
+    %b::bytea[], %b::bytea[],
+    %b::text[], %b::bigint[], %b::bigint[], %b::bytea[],
     %b::text[], %b::text[], %b::bigint[], %b::bigint[], %b::bytea[], %b::bytea[], %b::text[], %b::text[], %b::bytea[], %b::bytea[]
 )
 
