@@ -3,14 +3,16 @@
 import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 from conftest import Child
 
 from everstep.backends.base import Backend, Commit, Query
 from everstep.backends.postgres_leases import process_name
+from everstep.backends.postgres_writer import Writer
 from everstep.backends.url import open_backend
-from everstep.errors import Conflict, LeaseHeld, LostLease
+from everstep.errors import Conflict, LeaseHeld, LostLease, RunExists
 from everstep.records import RunRow
 from everstep.testing.conformance.suite import Suite
 from everstep.testing.postgres import Server
@@ -125,8 +127,7 @@ def test_exactly_one_of_many_creates_an_id(place: str) -> None:
         barrier.wait()
         try:
             handles[n % 5].commit(Commit(new_run("r"), None))
-        except Exception as error:
-            assert type(error).__name__ == "RunExists"
+        except RunExists:
             return False
         return True
 
@@ -233,3 +234,36 @@ def test_a_sweep_leaves_what_others_wrote_since(place: str) -> None:
     assert mine.chunk_sizes(row.family) == {b"a" * 32: 3}
     mine.close()
     other.close()
+
+
+@pytest.mark.parametrize("sent", [False, True])
+def test_ctrl_c_in_the_one_who_leads_leaves_the_others_their_commits(place: str, monkeypatch: pytest.MonkeyPatch, sent: bool) -> None:
+    backend: Any = open_backend(place)
+    rows = [create(backend) for _ in range(4)]
+    settled = threading.Semaphore(0)
+    results: list[BaseException | None] = []
+    send = Writer._send
+
+    def done(error: BaseException | None) -> None:
+        results.append(error)
+        settled.release()
+
+    def interrupt_once(self: Writer, connection: Any, calls: Any) -> Any:
+        monkeypatch.undo()
+        if sent:
+            send(self, connection, calls)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Writer, "_start_thread", lambda self: None)
+    for row in rows[1:]:
+        backend.submit(next_commit(row), done)
+    monkeypatch.setattr(Writer, "_send", interrupt_once)
+    with pytest.raises(KeyboardInterrupt):
+        backend.commit(next_commit(rows[0]))
+    backend.submit(Commit(new_run(), None), done)
+    for _ in range(4):
+        assert settled.acquire(timeout=30)
+    assert results == [None] * 4
+    assert [len(backend.records(row.id, 0, 9)) for row in rows] == [int(sent), 1, 1, 1]
+    whole(backend)
+    backend.close()

@@ -16,7 +16,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Any
 
 import psycopg
@@ -104,10 +103,20 @@ class Writer:
         return work.result
 
     def _leave(self, work: Work) -> None:
-        """Ctrl-C in a caller: its work is taken out if nobody has begun it, and whoever waits behind it gets the lead."""
-        with suppress(ValueError):  # a leader has it; it is settled soon
+        """Ctrl-C in a caller: its work is taken out if nobody has begun it. What a leader has is settled before anybody asks for it."""
+        try:
             self._queue.remove(work)
+        except ValueError:
+            self._see_settled(work)
         self._nudge()
+
+    def _see_settled(self, work: Work) -> None:
+        while not work.settled and not self._lock.acquire(False):
+            work.wake.clear()
+            if not work.settled:
+                work.wake.wait(_PATIENCE)
+        if not work.settled:
+            self._lock.release()
 
     def _lead(self) -> None:
         batch: list[Work] = []
