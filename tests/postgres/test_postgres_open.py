@@ -207,3 +207,22 @@ backend.commit(next_commit(row)); say("parent"); backend.close()
 """
     out, _ = child(code, place).communicate(timeout=60)
     assert out.split() == ["refused", "r", "parent"]
+
+
+def everstep_says(*words: str) -> tuple[int, str]:
+    done = subprocess.run([sys.executable, "-m", "everstep", *words], capture_output=True, text=True, timeout=60)
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_the_command_line_makes_a_store_looks_at_it_and_leaves_passwords_out(place: str) -> None:
+    assert everstep_says("runs", "--store", place)[0] != 0, "nothing is made by looking"
+    assert everstep_says("migrate", "--dry-run", "--store", place) == (0, "format 0 would become format 1\n")
+    assert everstep_says("migrate", "--store", place) == (0, "format 0 became format 1\n")
+    with everstep.open(place) as store, store.run("r", state={"n": 1}) as run:
+        run.checkpoint(note="first")
+    for words in (("runs",), ("show", "r"), ("log", "r"), ("verify", "--depth", "full"), ("doctor",), ("stats",), ("gc",), ("migrate",)):
+        code, said = everstep_says(*words, "--store", place)
+        assert code in (0, 6), said
+    code, said = everstep_says("repair", "postgresql://u:secret@h/d", "out.db")
+    assert code == 2
+    assert "secret" not in said

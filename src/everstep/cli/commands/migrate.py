@@ -18,7 +18,7 @@ def command(app: App, dry_run: bool) -> int:
     before, after = formats(app.place)
     upgrades = 0
     if not dry_run:
-        with app.open() as store:
+        with app.open(create=before == 0) as store:  # in a database, making the tables is a migration too
             upgrades = len(store.upgrades())
     if app.out.as_json:
         app.out.data("migrate", {"from": before, "to": after, "dry_run": dry_run, "types_to_upgrade": upgrades})
