@@ -42,8 +42,7 @@ class PostgresBackend:
     def __init__(self, url: str, schema: str | None = None, *, create: bool = True, patience: float = PATIENCE_SECONDS) -> None:
         self._address = Address(url, schema)
         self.url = self._address.url
-        prepare(self._address, create)
-        self._readers = Readers(self._address, patience)
+        self._readers = Readers(self._address, patience, prepare(self._address, create))
         self._writer = Writer(self._address, os.urandom(1)[0] % BUCKETS, patience)
         self._leases = Leases(self._readers.sql, self._writer.sql, self._writer.bucket)
         self._stamps = upkeep.Stamps()

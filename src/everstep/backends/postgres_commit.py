@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Any
 
 from everstep.backends.base import MAX_SEQ, Commit
-from everstep.backends.postgres_rows import Values, chunk_columns, items_of, items_or_none, record_columns, record_values, run_values
+from everstep.backends.postgres_rows import Values, chunk_columns, items_of, items_or_none, record_columns, run_values
 from everstep.errors import Conflict, EverstepError, LimitExceeded, LostLease, NotFound, RunExists, Written
-from everstep.records import Kind, RunRow, tag_check
+from everstep.records import Kind, Record, RunRow, tag_check
 
 DONE, BEFORE, GONE, EPOCH, MOVED, TAKEN, ORPHAN = range(7)
 _NOTHING: tuple[list[Any], ...] = ([],) * 11
@@ -15,27 +16,49 @@ _NO_CHUNKS: tuple[list[Any], ...] = ([], [])
 _NO_TAGS: tuple[list[Any], ...] = ([],) * 4
 _NO_LETTERS: tuple[list[Any], ...] = ([],) * 6
 _NO_LABELS: tuple[list[Any], ...] = ([],) * 4
-NAMES = {38: "commit_one", 40: "commit", 54: "commit_more"}
+NAMES = {19: "advance", 40: "commit", 54: "commit_more"}
 """The statement for so many arguments."""
 
 
 def arguments(commit: Commit, bucket: int, again: bool) -> Values:
-    """What `commit_run` takes, in order; the last ones only if they say anything."""
+    """What the function takes that does it, in order: as little as there is to say."""
     run, was = commit.run, commit.was
     if run.head_seq > MAX_SEQ:
         raise LimitExceeded(f"run {run.id!r} has {MAX_SEQ} records; there is no room for more")
+    if was is not None and not again and _only_advances(commit, run, was):
+        return _advance(commit.records[0], run, was, bucket)
     delta = int.from_bytes(run.check) - (0 if was is None else int.from_bytes(was.check))
     fence = (None, None, None) if was is None else (was.epoch, was.head_seq, was.check)
-    tags, labels = _tags(commit), _labels(run, was)
-    letters = _letters(commit) if commit.read or commit.letters else _NO_LETTERS
-    core = (bucket, again, delta, *fence, *run_values(run))
-    plain = tags is _NO_TAGS and letters is _NO_LETTERS and labels is _NO_LABELS
-    if plain and len(commit.records) == 1 and not commit.chunks:
-        return (*core, *record_values(commit.records[0]))
     records = record_columns(commit.records) if commit.records else _NOTHING
     chunks = chunk_columns(commit.chunks) if commit.chunks else _NO_CHUNKS
-    core = (*core, *records, *chunks)
+    letters = _letters(commit) if commit.read or commit.letters else _NO_LETTERS
+    tags, labels = _tags(commit), _labels(run, was)
+    core = (bucket, again, delta, *fence, *run_values(run), *records, *chunks)
+    plain = tags is _NO_TAGS and letters is _NO_LETTERS and labels is _NO_LABELS
     return core if plain else (*core, *tags, *letters, *labels)
+
+
+def _only_advances(commit: Commit, run: RunRow, was: RunRow) -> bool:
+    """Whether a commit is one record with its body, and of the row only the head differs."""
+    if len(commit.records) != 1 or commit.chunks or commit.letters or commit.read:
+        return False
+    record = commit.records[0]
+    if record.tags or record.body is None or record.seq != run.head_seq or record.digest != run.head_digest:
+        return False
+    return _fixed(run) == _fixed(was)
+
+
+_fixed = attrgetter(
+    "key", "family", "workflow", "session", "tags", "note", "meta", "parent", "parent_number", "created_at", "status", "epoch", "worker", "since"
+)  # fmt: skip
+
+
+def _advance(record: Record, run: RunRow, was: RunRow, bucket: int) -> Values:
+    delta = int.from_bytes(run.check) - int.from_bytes(was.check)
+    return (
+        bucket, delta, was.epoch, was.head_seq, was.check, run.id, run.updated_at, run.head_seq, run.checkpoints, run.stored, run.check,
+        record.kind, record.epoch, record.at, record.number, record.note, record.meta, record.digest, record.body,
+    )  # fmt: skip
 
 
 def _tags(commit: Commit) -> tuple[list[Any], ...]:

@@ -81,9 +81,9 @@ class Address:
         except psycopg.OperationalError as error:
             raise translated(error, self.url) from error
 
-    def load(self, name: str) -> dict[str, str]:
+    def load(self, name: str) -> dict[str, bytes]:
         """The named statements of a file, for this schema."""
-        return {title: self.fill(text) for title, text in queries.load(f"pg/{name}").items()}
+        return {title: self.fill(text).encode() for title, text in queries.load(f"pg/{name}").items()}
 
     def fill(self, text: str) -> str:
         return text.replace("{schema}", f'"{self.schema}"').replace("{lock_timeout}", f"{LOCK_SECONDS}s")
@@ -100,10 +100,10 @@ def _connect(chosen: dict[str, Any]) -> Connection:
 class Readers:
     """The connections that reads go through. Each read is one statement, so one snapshot."""
 
-    def __init__(self, address: Address, patience: float):
+    def __init__(self, address: Address, patience: float, first: Connection):
         self._address = address
         self._patience = patience
-        self._idle: list[Connection] = []
+        self._idle: list[Connection] = [first]
         self._lock = threading.Lock()
         self._closed = False
         self.sql = address.load("read")
@@ -111,7 +111,7 @@ class Readers:
     def rows(self, name: str, *values: Any) -> Rows:
         return self.ask(self.sql[name], values)
 
-    def ask(self, sql: str, values: Sequence[Any]) -> Rows:
+    def ask(self, sql: bytes, values: Sequence[Any]) -> Rows:
         """The rows of one statement. A lost connection is replaced, until the patience is over."""
         limit = time.monotonic() + self._patience
         fresh = False
@@ -125,7 +125,7 @@ class Readers:
                 time.sleep(_PAUSE)
             fresh = True
 
-    def _ask(self, sql: str, values: Sequence[Any], fresh: bool) -> Rows:
+    def _ask(self, sql: bytes, values: Sequence[Any], fresh: bool) -> Rows:
         with self.connection(fresh) as connection:
             try:
                 return execute(connection, sql, values)
@@ -136,7 +136,7 @@ class Readers:
         """The rows of one statement, a few at a time."""
         with self.connection() as connection:
             try:
-                yield from connection.cursor(binary=True).stream(self.sql[name].encode())
+                yield from connection.cursor(binary=True).stream(self.sql[name])
             except psycopg.Error as error:
                 raise translated(error, self._address.url) from error
 
@@ -179,8 +179,9 @@ def _close_all(connections: list[Connection]) -> None:
         connections.pop().close()
 
 
-def execute(connection: Connection, sql: str, values: Sequence[Any] = ()) -> Rows:
+def execute(connection: Connection, sql: bytes, values: Sequence[Any] = ()) -> Rows:
     """The rows of one statement, on a connection that the caller has."""
     cursor = connection.cursor(binary=True)
-    cursor.execute(sql.encode(), values)
-    return cursor.fetchall() if cursor.description else []
+    cursor.execute(sql, values)
+    result = cursor.pgresult
+    return cursor.fetchall() if result is not None and result.nfields else []

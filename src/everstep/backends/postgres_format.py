@@ -49,19 +49,24 @@ def formats_of(url: str) -> tuple[int, int]:
             raise translated(error, address.url) from error
 
 
-def prepare(address: Address, create: bool) -> None:
-    """See that the store is there and has this format; make it or bring it there where that is allowed."""
-    with address.connect(writing=True, seconds=600) as connection:
-        try:
-            version = version_of(connection, address)
-            if version < FORMAT:
-                if not version and not create:
-                    raise NotAStore(f"there is no store at {address.url}")
-                version = _migrate(connection, address)
-        except psycopg.Error as error:
-            raise translated(error, address.url) from error
-    if version > FORMAT:
-        raise NewerFormat(f"{address.url} has format {version}; this version of Everstep knows formats up to {FORMAT}")
+def prepare(address: Address, create: bool) -> Connection:
+    """See that the store is there and has this format; make it or bring it there where that is allowed. Gives a connection for reading."""
+    connection = address.connect()
+    try:
+        version = version_of(connection, address)
+        if version < FORMAT:
+            if not version and not create:
+                raise NotAStore(f"there is no store at {address.url}")
+            version = _migrate(connection, address)
+        if version > FORMAT:
+            raise NewerFormat(f"{address.url} has format {version}; this version of Everstep knows formats up to {FORMAT}")
+    except psycopg.Error as error:
+        connection.close()
+        raise translated(error, address.url) from error
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
 def _migrate(connection: Connection, address: Address) -> int:

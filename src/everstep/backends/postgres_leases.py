@@ -34,7 +34,7 @@ def process_name(pid: int) -> str:
 class Leases:
     """The lease operations, each to be done by the writer in its turn."""
 
-    def __init__(self, read: dict[str, str], write: dict[str, str], bucket: int) -> None:
+    def __init__(self, read: dict[str, bytes], write: dict[str, bytes], bucket: int) -> None:
         self._read = read
         self._write = write
         self._bucket = bucket

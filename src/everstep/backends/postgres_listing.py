@@ -35,7 +35,7 @@ def list_runs(readers: Readers, schema: str, query: Query) -> list[tuple[int, Ru
         tests.append(("r.id >= %s AND r.id < %s", (query.prefix, query.prefix + "\U0010ffff")))
     tests += _label_tests("r.created_at", query)
     sql, values = _page(f'SELECT {_RUN} FROM "{schema}".runs r', "r.pk", tests, query, query.after, query.limit)  # noqa: S608 - fixed pieces
-    return [(row[0], run_from(row)) for row in readers.ask(sql, values)]
+    return [(row[0], run_from(row)) for row in readers.ask(sql.encode(), values)]
 
 
 def list_checkpoints(readers: Readers, schema: str, run: str, query: Query) -> list[Record]:
@@ -50,7 +50,7 @@ def list_checkpoints(readers: Readers, schema: str, run: str, query: Query) -> l
     while query.limit is None or len(found) < query.limit:
         most = query.limit if not query.meta else _PAGE
         sql, values = _page(f'SELECT {_RECORD} FROM "{schema}".records r', "r.number", tests, query, after, most)  # noqa: S608 - fixed pieces
-        page = [record_from(run, row) for row in readers.ask(sql, values)]
+        page = [record_from(run, row) for row in readers.ask(sql.encode(), values)]
         found += [record for record in page if not query.meta or fits_checkpoint(record, Query(meta=query.meta))]
         if not query.meta or len(page) < _PAGE:
             break

@@ -68,7 +68,7 @@ def census(readers: Readers) -> Census:
     return Census(_bytes(said["total"]), said["runs"], said["places"], _bytes(found), counts["found"], counts["gone"])
 
 
-def prune(connection: Connection, sql: str, bucket: int, cut: Cut, again: bool, mark: Callable[[], bytes | None]) -> None:
+def prune(connection: Connection, sql: bytes, bucket: int, cut: Cut, again: bool, mark: Callable[[], bytes | None]) -> None:
     """Drop bodies of a run, if nobody else pruned it meanwhile."""
     now, bases = cut.now, cut.bases
     values = (
@@ -83,7 +83,7 @@ def prune(connection: Connection, sql: str, bucket: int, cut: Cut, again: bool, 
         raise Conflict(f"run {cut.run!r} was pruned by somebody else meanwhile")
 
 
-def set_fact(connection: Connection, sql: str, bucket: int, name: str, value: str | None) -> None:
+def set_fact(connection: Connection, sql: bytes, bucket: int, name: str, value: str | None) -> None:
     execute(connection, sql, (bucket, name, value, None if value is None else fact_check(name, value)))
 
 

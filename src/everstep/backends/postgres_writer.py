@@ -204,10 +204,10 @@ class Writer:
         cursors = [connection.cursor(binary=True) for _ in calls]
         with connection.pipeline():  # between two syncs, and there is one at its end, the server makes one transaction of it
             for cursor, values in zip(cursors, calls, strict=True):
-                cursor.execute(self._call(values).encode(), values)
+                cursor.execute(self._call(values), values)
         return [cursor.fetchone() or () for cursor in cursors]
 
-    def _call(self, values: Values) -> str:
+    def _call(self, values: Values) -> bytes:
         return self.sql[NAMES[len(values)]]
 
     def _ready(self) -> Connection:

@@ -1,13 +1,10 @@
 -- Statements of the writer on PostgreSQL: one call of a function each (functions.sql says what they do). {schema} is the store's schema.
 
--- name: commit_one
--- One commit of one run that brings one record and nothing else, as nearly all do: without arrays, which cost the driver time.
-SELECT code, waiting, epoch_now, seq_now FROM {schema}.commit_run(
-    %b::smallint, %b::boolean, %b::numeric, %b::bigint, %b::bigint, %b::bytea,
-    %b::text, %b::bytea, %b::bytea, %b::text, %b::text, %b::text, %b::text, %b::text, %b::text, %b::bigint, %b::bigint, %b::text, %b::bigint,
-    %b::bigint, %b::bytea, %b::bigint, %b::bigint, %b::bigint, %b::text, %b::bigint, %b::bytea,
-    ARRAY[%b::bigint], ARRAY[%b::text], ARRAY[%b::bigint], ARRAY[%b::bigint], ARRAY[%b::bigint], ARRAY[%b::text], ARRAY[%b::text],
-    ARRAY[%b::text], ARRAY[%b::bytea], ARRAY[%b::bytea], ARRAY[%b::bytea]
+-- name: advance
+-- One commit of one run that adds one record and changes nothing of the row but its head, as nearly all do.
+SELECT code, waiting, epoch_now, seq_now FROM {schema}.advance_run(
+    %b::smallint, %b::numeric, %b::bigint, %b::bigint, %b, %b, %b::bigint, %b::bigint, %b::bigint, %b::bigint, %b,
+    %b, %b::bigint, %b::bigint, %b::bigint, %b, %b, %b, %b
 )
 
 -- name: commit
