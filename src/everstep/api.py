@@ -239,7 +239,7 @@ def open(
     redaction: Redactor | None = _UNSET,
     **options: Any,
 ) -> Store:
-    """Open a store: a path, sqlite:///path, memory://, or nothing for the configured one, else .everstep/store.db, found upward like .git.
+    """Open a store: a path, sqlite:///path, postgresql://…, memory://, or nothing for the configured one, else .everstep/store.db, found upward like .git.
 
     `config` says whether a configuration is read: None only where no url is given, True in any case, False never; or the path of a file.
     What is given here wins over it. `compression` is none, zstd or gzip for content of `threshold` bytes or more; `checking` encodes every

@@ -119,9 +119,9 @@ def test_handles_that_race_for_one_run_have_one_winner_each_time(place: str) -> 
         handle.close()
 
 
-def test_exactly_one_of_many_creates_an_id(place: str) -> None:
+def test_exactly_one_of_a_hundred_creates_an_id(place: str) -> None:
     handles = [open_backend(place) for _ in range(5)]
-    barrier = threading.Barrier(20)
+    barrier = threading.Barrier(100)
 
     def race(n: int) -> bool:
         barrier.wait()
@@ -131,8 +131,8 @@ def test_exactly_one_of_many_creates_an_id(place: str) -> None:
             return False
         return True
 
-    with ThreadPoolExecutor(20) as pool:
-        assert sum(pool.map(race, range(20))) == 1
+    with ThreadPoolExecutor(100) as pool:
+        assert sum(pool.map(race, range(100))) == 1
     assert handles[0].manifest().places == 1
     whole(handles[0])
     for handle in handles:
@@ -278,3 +278,19 @@ def test_the_feed_is_given_positions_part_by_part(place: str, monkeypatch: pytes
     advance(backend, create(backend, "s"))
     assert backend.feed_end() == 11
     backend.close()
+
+
+def test_of_a_thousand_writes_of_one_who_was_overtaken_none_happens(place: str) -> None:
+    slept, awake = open_backend(place), open_backend(place)
+    create(slept, "r")
+    old = slept.acquire("r", new_worker(seconds=-1))
+    row = advance(awake, awake.acquire("r", new_worker()))
+    before = awake.manifest()
+    commit = next_commit(old, b"stale")
+    errors: list[BaseException | None] = []
+    for _ in range(1000):
+        slept.submit(commit, errors.append)
+    slept.close()
+    assert [type(error) for error in errors] == [LostLease] * 1000
+    assert (awake.run("r"), awake.manifest()) == (row, before)
+    awake.close()
