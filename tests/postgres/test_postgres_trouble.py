@@ -9,7 +9,7 @@ from pg_proxy import Proxy
 
 from everstep.backends.base import Backend, Commit, Query
 from everstep.backends.url import open_backend
-from everstep.errors import Conflict, LostLease, RunExists, StoreUnreachable
+from everstep.errors import Conflict, InvalidArgument, LostLease, RunExists, StoreUnreachable
 from everstep.records import ZERO, Pruned, RunRow, record_fault
 from everstep.testing.conformance.suite import Suite
 from everstep.testing.conformance.upkeep import cut
@@ -272,3 +272,26 @@ def test_a_refused_creation_is_refused_also_when_asked_twice(backend: Backend, w
         with pytest.raises(RunExists):
             backend.commit(Commit(new_run("r"), None))
     assert backend.manifest().places == 1
+
+
+@pytest.mark.parametrize("bad", [0, 5, 10])
+def test_a_value_that_cannot_be_stored_fails_its_own_commit_and_no_other_of_its_batch(backend: Backend, bad: int) -> None:
+    rows = [create(backend, f"r{n}") for n in range(11)]
+    commits = [next_commit(row) if n % 3 else Commit(row.sealed(note="n"), row) for n, row in enumerate(rows)]
+    commits[bad] = Commit(rows[bad].sealed(note="a\x00b"), rows[bad])
+    errors: dict[int, BaseException | None] = {}
+    left = threading.Semaphore(0)
+
+    def done(n: int, error: BaseException | None) -> None:
+        errors[n] = error
+        left.release()
+
+    backend._writer._lock.acquire()  # type: ignore[attr-defined]
+    for n, commit in enumerate(commits):
+        backend.submit(commit, lambda error, n=n: done(n, error))  # type: ignore[misc]
+    backend._writer._lock.release()  # type: ignore[attr-defined]
+    for _ in commits:
+        assert left.acquire(timeout=30)
+    assert {n: type(error) for n, error in errors.items() if error is not None} == {bad: InvalidArgument}
+    for n, commit in enumerate(commits):
+        prove(backend, rows[n] if n == bad else commit.run)

@@ -26,7 +26,7 @@ from everstep.backends.postgres_commit import NAMES, arguments, refusal
 from everstep.backends.postgres_connections import Address, Connection, execute
 from everstep.backends.postgres_errors import said, translated
 from everstep.backends.postgres_rows import Values
-from everstep.errors import EverstepError, StoreBusy, StoreClosed, StoreUnreachable
+from everstep.errors import EverstepError, InvalidArgument, StoreBusy, StoreClosed, StoreUnreachable
 
 Operation = Callable[[Connection, bool], Any]
 """Something to do on a connection; told whether it may have been done before."""
@@ -203,8 +203,12 @@ class Writer:
             return [execute(connection, self._call(values), values)[0] for values in calls]
         cursors = [connection.cursor(binary=True) for _ in calls]
         with connection.pipeline():  # between two syncs, and there is one at its end, the server makes one transaction of it
-            for cursor, values in zip(cursors, calls, strict=True):
-                cursor.execute(self._call(values), values)
+            try:
+                for cursor, values in zip(cursors, calls, strict=True):
+                    cursor.execute(self._call(values), values)
+            except BaseException:
+                connection.close()  # leaving would commit what was sent before the value that cannot be; without its end, it is undone
+                raise
         return [cursor.fetchone() or () for cursor in cursors]
 
     def _call(self, values: Values) -> bytes:
@@ -219,9 +223,11 @@ class Writer:
 
     def _is_lost(self, error: Exception) -> bool:
         """Whether the session has ended. The server may say so before the driver sees that the connection is closed."""
-        if self._connection is not None and self._connection.closed and isinstance(error, psycopg.Error):
-            return True
-        return isinstance(translated(error, self._address.url), StoreUnreachable)
+        meaning = translated(error, self._address.url)
+        if isinstance(meaning, InvalidArgument):
+            return False
+        closed = self._connection is not None and self._connection.closed
+        return isinstance(meaning, StoreUnreachable) or (closed and isinstance(error, psycopg.Error))
 
     def _sent(self, error: Exception) -> bool:
         """Whether anything may have reached the server: not if there was no connection."""
@@ -234,7 +240,8 @@ class Writer:
 
     def _failed(self, group: list[Work], error: Exception) -> None:
         """The server refused the transaction and undid it. Of several, each is tried alone, so that only the culprit fails."""
-        if self._connection is not None and self._connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+        connection = self._connection
+        if connection is not None and (connection.closed or connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE):
             self._drop()
         if len(group) > 1 and not isinstance(error, (StoreClosed, StoreBusy)):
             for work in group:
@@ -242,7 +249,8 @@ class Writer:
             return
         for work in group:
             work.error = translated(error, self._address.url)
-            if work.again and isinstance(work.error, EverstepError):
+            said_by_operation = work.operation is not None and isinstance(error, EverstepError)
+            if work.again and isinstance(work.error, EverstepError) and not said_by_operation:
                 work.error.written = "unknown"  # this try was undone; what became of the one before is not known
             work.settled = True
 
