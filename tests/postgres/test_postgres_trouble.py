@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from pg_proxy import Proxy
@@ -274,11 +275,12 @@ def test_a_refused_creation_is_refused_also_when_asked_twice(backend: Backend, w
     assert backend.manifest().places == 1
 
 
+@pytest.mark.parametrize("text", ["a\x00b", "\ud800"], ids=["refused-by-the-server", "refused-by-the-driver"])
 @pytest.mark.parametrize("bad", [0, 5, 10])
-def test_a_value_that_cannot_be_stored_fails_its_own_commit_and_no_other_of_its_batch(backend: Backend, bad: int) -> None:
+def test_a_value_that_cannot_be_stored_fails_its_own_commit_and_no_other_of_its_batch(backend: Backend, bad: int, text: str) -> None:
     rows = [create(backend, f"r{n}") for n in range(11)]
     commits = [next_commit(row) if n % 3 else Commit(row.sealed(note="n"), row) for n, row in enumerate(rows)]
-    commits[bad] = Commit(rows[bad].sealed(note="a\x00b"), rows[bad])
+    commits[bad] = Commit(replace(rows[bad], note=text), rows[bad])
     errors: dict[int, BaseException | None] = {}
     left = threading.Semaphore(0)
 
