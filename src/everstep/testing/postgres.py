@@ -35,6 +35,7 @@ class Server:
         self._folder = folder
         self._command = command
         self._process: subprocess.Popen[bytes] | None = None
+        self._guard: subprocess.Popen[bytes] | None = None
 
     @classmethod
     def start(cls, *, fsync: bool = True, **settings: object) -> Server:
@@ -93,6 +94,7 @@ class Server:
         log = (self._folder or Path()) / "log"
         with log.open("ab") as out:
             self._process = subprocess.Popen(self._command, stdout=out, stderr=out, start_new_session=True, **_as_nobody())  # noqa: S603
+        self._guard = _guarded(self._process.pid, log.parent)
         limit = time.monotonic() + _START_SECONDS
         while not self._answers():
             if self._process.poll() is not None or time.monotonic() > limit:
@@ -116,10 +118,13 @@ class Server:
         """kill -9 of the server and of all that it started; `go_on` starts it again and it recovers."""
         if self._process is not None:
             os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
-            self._process = None
+            self._end(signal.SIGKILL)
 
     def _end(self, number: int) -> None:
+        if self._guard is not None:
+            self._guard.kill()
+            self._guard.communicate()
+            self._guard = None
         if self._process is not None:
             self._process.send_signal(number)
             self._process.wait()
@@ -141,6 +146,13 @@ class Server:
 def _as_nobody() -> dict[str, Any]:
     """PostgreSQL refuses to run as root."""
     return {"user": _NOBODY, "group": _NOBODY, "extra_groups": []} if os.geteuid() == 0 else {}
+
+
+def _guarded(pid: int, folder: Path) -> subprocess.Popen[bytes]:
+    """A process that waits for the end of this one, however it ends, and then ends the server and removes its folder."""
+    script = 'cat > /dev/null; kill -QUIT "$1"; sleep 1; rm -rf "$2"'
+    command = ["/bin/sh", "-c", script, "sh", str(pid), str(folder)]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True, cwd="/", **_as_nobody())  # noqa: S603
 
 
 def _hand_over(folder: Path) -> None:
