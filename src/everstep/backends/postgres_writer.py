@@ -157,26 +157,30 @@ class Writer:
         limit = time.monotonic() + self._patience
         while True:
             try:
-                connection = self._ready()
-                self._attempt(connection, group)
+                self._attempt(self._ready(), group)
             except Exception as error:  # noqa: BLE001 - it is raised where the work came from
-                if isinstance(error, _TRY_AGAIN) and len(group) == 1 and time.monotonic() < limit:
-                    continue
-                if not self._is_lost(error):
-                    self._failed(group, error)
+                if self._is_over(group, error, time.monotonic() > limit):
                     return
-                if self._sent(error):
-                    for work in group:
-                        work.again = True
-                self._drop()
-                if time.monotonic() > limit:
-                    self._give_up(group, error)
-                    return
-                time.sleep(_PAUSE)
             else:
                 break
         for work in group:
             work.settled = True
+
+    def _is_over(self, group: list[Work], error: Exception, late: bool) -> bool:
+        """What an error means for those whose work it met; False if it is to be tried once more."""
+        if isinstance(error, _TRY_AGAIN) and len(group) == 1 and not late:
+            return False
+        if not self._is_lost(error):
+            self._failed(group, error)
+            return True
+        for work in group:
+            work.again = work.again or self._sent(error)
+        self._drop()
+        if late:
+            self._give_up(group, error)
+            return True
+        time.sleep(_PAUSE)
+        return False
 
     def _attempt(self, connection: Connection, group: list[Work]) -> None:
         first = group[0]
