@@ -52,6 +52,7 @@ def until(good: Callable[[], Any]) -> None:
         time.sleep(0.005)
 
 
+@pytest.mark.filterwarnings("ignore:schedule changed")
 @pytest.mark.parametrize(
     ("line", "look", "value"),
     [
@@ -173,6 +174,7 @@ def test_what_needs_a_new_start_is_named(said: list[str]) -> None:
     assert not Path("other.db").exists()
 
 
+@pytest.mark.filterwarnings("ignore:schedule changed")
 def test_what_was_given_to_open_is_never_touched() -> None:
     put(FIRST)
     with everstep.open(policy="every 9 steps", durability="sync", compression="none", retention=None, protect=["a"]) as store:
