@@ -10,14 +10,14 @@ from everstep.cli import facts, targets
 from everstep.cli.app import App, interactive
 from everstep.cli.app import command as make
 from everstep.cli.plain import shown
-from everstep.cli.refs import RUN
+from everstep.cli.refs import GATE, RUN
 from everstep.cli.text import cell, safe
 from everstep.errors import NotFound
 
 
 @make("answer")
 @click.argument("run", type=RUN)
-@click.argument("gate", required=False)
+@click.argument("gate", type=GATE, required=False)
 @click.argument("value", required=False)
 @click.option("--by", help="Who answers.")
 @click.option("--early", is_flag=True, help="Answer a gate that the run has not come to, although it waits at another one.")
