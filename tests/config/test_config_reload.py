@@ -322,6 +322,15 @@ def test_sighup_reloads_in_a_real_process() -> None:
         assert "was not reloaded, the former one stays: everstep.toml:1: this is no TOML" in errors
 
 
+def test_a_program_may_change_its_folder(here: Path) -> None:
+    put(FIRST)
+    (here / "elsewhere").mkdir()
+    with everstep.open(config="everstep.toml") as store:
+        put(FIRST + 'policy = "every step"\n')
+        os.chdir("elsewhere")
+        until(lambda: str(store.policy) == "every 1 step")
+
+
 def test_a_rhythm_that_is_taken_away_and_given_back_while_a_step_runs() -> None:
     put(FIRST + 'policy = "every 0.02 s"\n')
     with everstep.open() as store:
