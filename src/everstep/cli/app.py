@@ -77,6 +77,7 @@ class App:
         """
         from everstep.errors import NotAStore, StoreError
 
+        check_lasting(self.place)
         if self.configured is not None and not self.configured["enabled"] and not create:
             origin = self.configured.values["enabled"].origin
             raise StoreError(f"Everstep is disabled here: enabled = false ({origin})", remedy="Set enabled = true to use the store.")
@@ -147,6 +148,12 @@ def command(name: str, **settings: Any) -> Callable[[Callable[..., int | None]],
         return cast(click.Command, made(decorated))
 
     return wrap
+
+
+def check_lasting(place: str | None) -> None:
+    """Refuse a store that ends with the command, and all that it holds with it."""
+    if place is not None and str(place).startswith("memory:"):
+        raise click.UsageError(f"{place} would end with this command: name a file.")
 
 
 def interactive() -> bool:
