@@ -152,6 +152,14 @@ deep = true
     assert not any("fake" in path or "also" in path or "not" in path for path in found)
 
 
+ODD = ["= 1", "a = ", "a", "[", "[[", "[]", "a.", "a . = 1", "a = {", "a = [1", 'a = "', "]", "a = 1 b = 2", "ä = 1", "{}", "[" * 50_000]
+
+
+@pytest.mark.parametrize("text", ODD)
+def test_odd_text_has_fewer_lines_and_is_no_reason_to_fail(text: str) -> None:
+    assert lines_of("first = 1\n" + text).get(("first",)) == 1
+
+
 _names = st.text("abcxyz_-019", min_size=1, max_size=6) | st.sampled_from(['"a b"', "'c.d'", '"\\u00e4"'])
 _values = st.sampled_from(["1", "-2.5e3", '"text # = [x]"', "'raw'", '"""two\nlines"""', "[1, 2]", '[\n"a",\n# no\n"b"\n]', "{ p = 1, q = [2] }", "true", "1979-05-27"])  # fmt: skip
 _parts = st.lists(st.tuples(_names, _values), max_size=4)

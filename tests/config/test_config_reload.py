@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -219,6 +220,11 @@ def test_the_watch_ends_with_its_store_and_with_a_store_that_is_forgotten() -> N
     with everstep.open(), everstep.open():
         assert watching() == 2
     assert watching() == 0
+    forgotten = everstep.open()
+    assert watching() == 1
+    del forgotten
+    gc.collect()
+    until(lambda: watching() == 0)
 
 
 def test_a_watch_can_be_asked_to_reload_by_hand() -> None:
