@@ -43,6 +43,20 @@ def test_a_project_without_our_table_is_passed_over(here: Path) -> None:
     assert find_file(inner) == here / "everstep.toml"
 
 
+def test_a_broken_project_is_nobodys_business_unless_it_speaks_of_us(here: Path) -> None:
+    (here / "pyproject.toml").write_text("[project\n")
+    assert find_file(here) is None
+    (here / "pyproject.toml").write_text("[project\n[tool.everstep]\n")
+    with pytest.raises(InvalidConfig, match=r"^pyproject\.toml:1: this is no TOML"):
+        find_file(here)
+
+
+def test_a_file_beyond_all_measure_is_refused(here: Path) -> None:
+    (here / "everstep.toml").write_text("#" * 1_100_000)
+    with pytest.raises(InvalidConfig, match="1,100,000 bytes is beyond the limit"):
+        load(environ={})
+
+
 def test_without_a_file_there_is_none(here: Path) -> None:
     assert find_file(here) is None
 

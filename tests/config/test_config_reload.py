@@ -178,9 +178,13 @@ def test_what_needs_a_new_start_is_named(said: list[str]) -> None:
 @pytest.mark.filterwarnings("ignore:schedule changed")
 def test_what_was_given_to_open_is_never_touched() -> None:
     put(FIRST)
-    with everstep.open(policy="every 9 steps", durability="sync", compression="none", retention=None, protect=["a"]) as store:
-        put(FIRST + 'preset = "production"\npolicy = "every step"\nprotect = ["b"]\n[limits]\nsteps = 3\n')
+    with everstep.open(
+        policy="every 9 steps", durability="sync", compression="none", retention=None, protect=["a"], redaction=None
+    ) as store:
+        put(FIRST + 'preset = "production"\npolicy = "every step"\nprotect = ["b"]\n[redaction]\nstore = true\n[limits]\nsteps = 3\n')
         until(lambda: store.budget is not None)
+        time.sleep(0.05)
+        assert store._mask is None
         assert str(store.policy) == "every 9 steps"
         assert store.durability == "sync"
         assert store.get_retention() is None
