@@ -536,7 +536,7 @@ def test_stats_count_steps_attempts_and_costs(shop: Shop) -> None:
     assert data["steps"]["failed"] >= 2
     assert data["resumes"]["runs"] >= 0
     assert shop.json("stats", "--runs", "1")["steps"]["runs"] == 1
-    assert shop.json("stats", "--since", "today")["statuses"] == data["statuses"]
+    assert shop.json("stats", "--since", "yesterday")["statuses"] == data["statuses"]
 
 
 def test_explain_knows_every_code(shop: Shop) -> None:

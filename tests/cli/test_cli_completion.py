@@ -13,7 +13,7 @@ import pytest
 from cli_helpers import Shop, environment
 
 BASH = """
-eval "$(everstep completion bash --quiet)" || exit 9
+eval "$SCRIPT" || exit 9
 complete -p everstep >&2
 COMP_WORDS=(everstep "$@")
 COMP_CWORD=$#
@@ -35,6 +35,7 @@ def at_hand(shop: Shop) -> dict[str, str]:
 
 
 def completed(shop: Shop, env: dict[str, str], *words: str) -> list[str]:
+    env = env | {"SCRIPT": shop.call("completion", "bash").ok().out}
     done = subprocess.run(["bash", "-c", BASH, "bash", *words], cwd=shop.folder, env=env, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     assert "_everstep_completion" in done.stderr

@@ -92,10 +92,11 @@ def test_any_json_comes_back_as_it_was(value: Any) -> None:
     ],
 )
 def test_the_first_and_a_later_state_come_back_exactly(text: str, empty: Shop) -> None:
+    file = empty.folder / "state.json"
     for name, former in (("first", None), ("later", '{"a": [1, 2], "b": {"c": 3}}')):
-        if former:
-            empty.pipe("checkpoint", name, stdin=former).ok()
-        empty.pipe("checkpoint", name, stdin=text).ok()
+        for content in filter(None, (former, text)):
+            file.write_text(content, encoding="utf-8")
+            empty.call("checkpoint", name, "--state", "state.json").ok()
         assert json.dumps(json.loads(empty.call("restore", name).ok().out)) == json.dumps(json.loads(text))
 
 
@@ -103,7 +104,8 @@ def test_the_first_and_a_later_state_come_back_exactly(text: str, empty: Shop) -
     "given_bytes", [b"", b"{", b"nothing", b"\xff\xfe", b"NaN", b"[1e999]", b"-Infinity", b"[" * 100_000, b'"\\ud800"', b"1 2"], ids=repr
 )
 def test_what_is_no_json_is_refused_and_nothing_is_saved(given_bytes: bytes, empty: Shop) -> None:
-    empty.pipe("checkpoint", "r", stdin="1").ok()
+    (empty.folder / "one.json").write_text("1")
+    empty.call("checkpoint", "r", "--state", "one.json").ok()
     called = empty.pipe("checkpoint", "r", stdin=given_bytes)
     assert called.code in (1, 2)
     assert called.out == ""

@@ -134,6 +134,7 @@ def command(name: str, **settings: Any) -> Callable[[Callable[..., int | None]],
     def wrap(function: Callable[..., int | None]) -> click.Command:
         @functools.wraps(function)
         def call(store: str | None, as_json: bool, colour: str, quiet: bool, config: str | None, debug: bool, **given: Any) -> int:
+            _check_text((store, config, *given.values()))
             app = App(store, as_json, colour, quiet, debug, config)
             click.get_current_context().obj = app
             try:
@@ -148,6 +149,14 @@ def command(name: str, **settings: Any) -> Callable[[Callable[..., int | None]],
         return cast(click.Command, made(decorated))
 
     return wrap
+
+
+def _check_text(values: Sequence[Any]) -> None:
+    """Refuse bytes that are no UTF-8: no store could hold them."""
+    for value in values:
+        for text in value if isinstance(value, tuple) else (value,):
+            if isinstance(text, str) and any("\ud800" <= c <= "\udfff" for c in text):
+                raise click.UsageError(f"{text!r:.100} is no text: it holds bytes that are no UTF-8.")
 
 
 def check_lasting(place: str | None) -> None:
