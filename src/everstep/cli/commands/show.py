@@ -99,7 +99,7 @@ def _about(app: App, run: Any, checkpoints: Any) -> list[tuple[str, str]]:
 
 
 def _next(run: Any) -> str:
-    if run.status in ("failed", "running") and not run.open:
+    if run.status in ("failed", "running") and run.workflow and not run.open:
         return f"everstep resume {run.id}"
     return ""
 
