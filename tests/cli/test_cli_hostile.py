@@ -108,6 +108,42 @@ def test_html_and_quotes_end_no_label_of_a_graph(bad: Shop) -> None:
         assert re.fullmatch(r'[^"]*("(?:[^"\\]|\\.)*"[^"]*)*', line), line
 
 
+PROGRAM = """
+import everstep
+EVIL = {evil!r}
+
+@everstep.workflow
+def fails():
+    everstep.current().step({step!r}, lambda: 1)
+    everstep.current().step({step!r}, throw)
+
+def throw():
+    raise ValueError(EVIL)
+
+@everstep.workflow
+def gives():
+    return EVIL
+
+@everstep.workflow
+def gives_more():
+    return {{EVIL: [EVIL]}}
+
+@everstep.workflow
+def asks():
+    return everstep.gate({step!r}, ask=EVIL, choices=[EVIL, "b"])
+"""
+
+
+@pytest.mark.parametrize("name", ["fails", "gives", "gives_more", "asks"])
+def test_what_a_run_says_while_it_is_driven_is_harmless(name: str, empty: Shop) -> None:
+    (empty.folder / "program.py").write_text(PROGRAM.format(evil=EVIL, step=STEP), encoding="utf-8")
+    for args in (("run", f"program.py:{name}", "--id", "r"), ("resume", "r", "--import", "program.py"), ("show", "r"), ("log", "r")):
+        called = empty.terminal(*args)
+        assert called.code == (1 if name == "fails" and args[0] in ("run", "resume") else 0), called.out
+        assert "r" in called.out
+        harmless(called.out)
+
+
 def test_bytes_that_are_no_text_are_named_and_not_printed(bad: Shop) -> None:
     for name in ("show", "state", "nonsense"):
         command = [sys.executable.encode(), b"-m", b"everstep", name.encode(), b"a\xff\x9b31m"]

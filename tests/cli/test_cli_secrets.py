@@ -105,6 +105,14 @@ def test_a_script_gets_back_what_it_saved(empty: Shop, tmp_path: Path) -> None:
     assert WORD in (tmp_path / "out.json").read_text()
 
 
+def test_debug_masks_what_it_is_called_with(vault: Shop) -> None:
+    called = vault.call("answer", "gated", "g", KEY, "--debug")
+    assert called.code == 0
+    assert "debug: " in called.err
+    assert KEY[:12] not in called.err
+    assert KEY[:12] not in vault.call("runs", "--note", KEY, "--debug").err
+
+
 def test_an_error_masks_what_it_quotes(vault: Shop) -> None:
     for args in (
         ("show", KEY),

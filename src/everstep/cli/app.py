@@ -59,9 +59,9 @@ class App:
 
     def hidden(self, value: Any, path: Sequence[Any] = ()) -> Any:
         """A stored value as it may be shown. A key above it may be reason enough to hide it."""
-        if value is not None and any(self.redactor.names(key) for key in path):
-            return MASK
-        return self.redactor.value(value)
+        if value is None:  # nothing to hide, and nothing to read for it
+            return None
+        return MASK if any(self.redactor.names(key) for key in path) else self.redactor.value(value)
 
     @property
     def place(self) -> str | None:
