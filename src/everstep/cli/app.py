@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from everstep.cli.output import Output, unheard
-from everstep.redact import MASK
 
 if TYPE_CHECKING:
     from everstep.api import Store
@@ -59,8 +58,10 @@ class App:
 
     def hidden(self, value: Any, path: Sequence[Any] = ()) -> Any:
         """A stored value as it may be shown. A key above it may be reason enough to hide it."""
-        if value is None:  # nothing to hide, and nothing to read for it
-            return None
+        if value is None or (isinstance(value, dict) and not value):  # nothing to hide, and nothing to import for it
+            return value
+        from everstep.redact import MASK
+
         return MASK if any(self.redactor.names(key) for key in path) else self.redactor.value(value)
 
     @property
