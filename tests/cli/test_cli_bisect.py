@@ -123,6 +123,35 @@ def test_a_state_that_is_no_mapping_is_named_state(empty: Shop) -> None:
     assert empty.json("bisect", "r", "--when", "state == 7")["checkpoint"]["number"] == 3
 
 
+def plan(goal: str, stops: list[int]) -> everstep.Unknown:
+    """An object of a type that the command line does not know."""
+    return everstep.Unknown("trip.Plan", 1, {"goal": goal, "stops": stops})
+
+
+@pytest.mark.parametrize(
+    ("when", "first"),
+    [
+        ("plan.goal == 'Rome'", 2), ("state.plan.goal == 'Rome'", 2), ("len(plan.stops) == 3", 3), ("default(plan.goal, 'none') == 'none'", None),
+        ("plans[0].goal == 'Rome'", 2), ("state.plans[0].stops[1] == 2", 3), ("plan.name == 'trip.Plan'", None), ("plan.fields != null", None),
+    ],
+)  # fmt: skip
+def test_fields_of_objects_are_named_as_keys_are(when: str, first: int | None, empty: Shop) -> None:
+    with everstep.open(empty.path) as store, store.run("r") as run:
+        for goal, stops in (("Oslo", []), ("Rome", []), ("Rome", [1, 2, 3])):
+            run.state.update(plan=plan(goal, stops), plans=[plan(goal, stops)])
+            run.checkpoint()
+    data = empty.json("bisect", "r", "--when", when, code=0 if first else 3)
+    assert (data["checkpoint"] or {}).get("number") == first
+
+
+def test_a_state_that_is_an_object_has_its_fields(empty: Shop) -> None:
+    with everstep.open(empty.path) as store, store.run("r") as run:
+        for goal in ("Oslo", "Rome"):
+            run.checkpoint(state=plan(goal, []))
+    for when in ("goal == 'Rome'", "state.goal == 'Rome'"):
+        assert empty.json("bisect", "r", "--when", when)["checkpoint"]["number"] == 2
+
+
 def test_it_says_so_if_it_never_holds(counted: Shop) -> None:
     called = counted.call("bisect", "r", "--when", "n > 1000")
     assert (called.code, called.out, called.err) == (3, "", "at none of 100 checkpoints of r\n")
