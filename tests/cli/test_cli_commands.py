@@ -434,7 +434,7 @@ def test_only_a_run_of_a_workflow_is_said_to_be_resumed(shop: Shop) -> None:
     child = shop.spawn("resume", *IMPORT)
     child.expect_exact("Which one to resume")
     assert re.findall(r"^ +\d+  (\S+)", child.before.decode(), re.MULTILINE) == ["broken", "other", "waits"]
-    child.sendintr()
+    child.sendeof()
     assert ended(child).code == 130
 
 

@@ -167,7 +167,7 @@ def test_the_chooser_shows_names_without_escapes(bad: Shop) -> None:
     child = bad.spawn("resume")
     child.expect_exact("Which one")
     harmless(child.before.decode().replace("\r\n", "\n"))
-    child.sendintr()
+    child.sendeof()
     assert ended(child).code == 130
 
 
