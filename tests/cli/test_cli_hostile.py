@@ -16,7 +16,7 @@ import everstep
 from everstep.errors import Waiting
 
 EVIL = "\x1b[2J\x1b]0;pwned\x07\x9b31m\x9d0;x\x9c \u202eevil\u202c \u2066x\u2069 z\u200bw\u200cn\u200dj \ufeff\u2060\u00ad\u061c \r\b\x7f\x85 <script>alert(1)</script>"
-HIDDEN_IN_NAMES = "\u061c\u2060\ufeff\u00ad"  # what run ids and tags may hold
+HIDDEN_IN_NAMES = "\u034f\u115f\u3164\uffa0"  # what run ids and tags may hold
 NAME = f"run{HIDDEN_IN_NAMES}name"
 TAG = f"tag{HIDDEN_IN_NAMES}x"
 STEP = re.sub(r"[#/@\x00-\x1f]", "", EVIL)[:100]

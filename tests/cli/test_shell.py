@@ -427,7 +427,7 @@ def test_tab_offers_nothing_that_a_terminal_must_not_see(waiting: Path, folder: 
     from everstep.cli.shell.session import Session
 
     with everstep.open(waiting) as opened:
-        opened.tag("alpha@1", "mile\u2060stone")
+        opened.tag("alpha@1", "mile\u034fstone")
     with everstep.open(waiting) as opened, pytest.raises(Waiting), opened.run("spaced") as run:
         run.gate("two words", ask="?")
     session = Session(App(str(waiting), False, "never", False, False, None), ["--store", str(waiting)])

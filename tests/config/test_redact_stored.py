@@ -160,12 +160,12 @@ def measure(api_key: str) -> int:
     return len(api_key)
 
 
-@everstep.workflow
+@everstep.workflow(name="masked-inner")
 def inner(api_key: str) -> str:
     return f"{everstep.current().step('measure', measure, api_key)} {KEY}"
 
 
-@everstep.workflow
+@everstep.workflow(name="masked-report")
 def report(password: str, topic: str, **more: Any) -> dict[str, Any]:
     """A workflow whose own source has a key in it: sk-live-in-source-0123456789."""
     run = everstep.current()
