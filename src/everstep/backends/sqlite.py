@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from urllib.parse import quote
 
 import apsw
 
@@ -53,7 +52,7 @@ class SqliteBackend:
         accept_older: bool = False,
     ) -> None:
         self._file = SqliteFile(path, create, busy_ms, accept_older)
-        self.url = f"sqlite:///{quote(self._file.path)}"
+        self.url = f"sqlite:///{_quoted(self._file.path)}"
         self._reader = Reader(self._file.reader, self._file.path, self._file.readers())
         self._writer = Writer(self._connect_writer, self._file.path, self._file.witness.note)
         self._wal = WalKeeper(self._writer, self._file.writer, self._file.wal, self._file.witness.merged, wal_bytes)
@@ -287,3 +286,14 @@ def _post(transaction: Transaction, asked: tuple[Letter, str]) -> bool:
     if row.key != letter.key:
         raise NotFound(f"the run {run!r} that the letter {letter.name!r} is for was deleted; another one has its id")
     return transaction.add_letter(pk, letter)
+
+
+def _quoted(path: str) -> str:
+    if path.isascii() and path.translate(_PLAIN) == "":
+        return path
+    from urllib.parse import quote  # only here, because importing it takes longer than opening most stores
+
+    return quote(path)
+
+
+_PLAIN = dict.fromkeys(map(ord, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-~"))

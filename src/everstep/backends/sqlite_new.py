@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
 from contextlib import suppress
 from glob import escape as glob_escape
 from pathlib import Path
@@ -19,7 +18,7 @@ _making: set[str] = set()
 
 def unfinished(path: Path) -> Path:
     """The name to build a store under; the process that builds it stands in it."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(6)}.new")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(6).hex()}.new")
     _making.add(temporary.name)
     return temporary
 
