@@ -25,7 +25,7 @@ import apsw
 from everstep.backends import sqlite_fork, sqlite_health, sqlite_upkeep
 from everstep.backends.base import Commit, Done, Manifest, Query
 from everstep.backends.sqlite_feed import feed_end, read_feed
-from everstep.backends.sqlite_file import BUSY_MS, SqliteFile
+from everstep.backends.sqlite_file import BUSY_MS, SqliteFile, quoted
 from everstep.backends.sqlite_leases import Leases, WorkerLocks
 from everstep.backends.sqlite_listing import list_checkpoints, list_runs, locate
 from everstep.backends.sqlite_reader import Reader
@@ -52,7 +52,7 @@ class SqliteBackend:
         accept_older: bool = False,
     ) -> None:
         self._file = SqliteFile(path, create, busy_ms, accept_older)
-        self.url = f"sqlite:///{_quoted(self._file.path)}"
+        self.url = f"sqlite:///{quoted(self._file.path)}"
         self._reader = Reader(self._file.reader, self._file.path, self._file.readers())
         self._writer = Writer(self._connect_writer, self._file.path, self._file.witness.note)
         self._wal = WalKeeper(self._writer, self._file.writer, self._file.wal, self._file.witness.merged, wal_bytes)
@@ -286,14 +286,3 @@ def _post(transaction: Transaction, asked: tuple[Letter, str]) -> bool:
     if row.key != letter.key:
         raise NotFound(f"the run {run!r} that the letter {letter.name!r} is for was deleted; another one has its id")
     return transaction.add_letter(pk, letter)
-
-
-def _quoted(path: str) -> str:
-    if path.isascii() and path.translate(_PLAIN) == "":
-        return path
-    from urllib.parse import quote  # only here, because importing it takes longer than opening most stores
-
-    return quote(path)
-
-
-_PLAIN = dict.fromkeys(map(ord, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-~"))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import secrets  # now, also for `ids`: a daemon may give up the right to read it later
 from contextlib import suppress
 from glob import escape as glob_escape
 from pathlib import Path
@@ -18,7 +19,7 @@ _making: set[str] = set()
 
 def unfinished(path: Path) -> Path:
     """The name to build a store under; the process that builds it stands in it."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(6).hex()}.new")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(6)}.new")
     _making.add(temporary.name)
     return temporary
 
