@@ -243,8 +243,9 @@ def _what_it_says(connection: apsw.Connection) -> tuple[Any, Any, str]:
 def _adds_up(connection: apsw.Connection) -> bool:
     """Whether the manifest is the sum of all checks. Rows of an older file are good in themselves, but not together with a newer manifest."""
     try:
-        (total,) = connection.execute(_SQL["total"]).fetchone() or (None,)
-        return total == shift(ZERO, (), [check for (check,) in connection.execute(_SQL["all_checks"])])
+        with connection:  # both of one moment: others may be writing
+            (total,) = connection.execute(_SQL["total"]).fetchone() or (None,)
+            return total == shift(ZERO, (), [check for (check,) in connection.execute(_SQL["all_checks"])])
     except (apsw.Error, TypeError, UnicodeDecodeError):
         return False
 
