@@ -245,7 +245,8 @@ def _adds_up(connection: apsw.Connection) -> bool:
     try:
         with connection:  # both of one moment: others may be writing
             (total,) = connection.execute(_SQL["total"]).fetchone() or (None,)
-            return total == shift(ZERO, (), [check for (check,) in connection.execute(_SQL["all_checks"])])
+            checks = [check for (check,) in connection.execute(_SQL["all_checks"])]
+        return bool(total == shift(ZERO, (), checks))
     except (apsw.Error, TypeError, UnicodeDecodeError):
         return False
 
