@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 
 from everstep.backends.url import open_backend
 from everstep.codec.frame import Compression, Framer
+from everstep.errors import InvalidArgument
 from everstep.ids import check_id
 from everstep.runtime.host import Host
 from everstep.runtime.lease import TTL_SECONDS
@@ -272,8 +274,10 @@ def _configured(url: Any, config: Any) -> Settings | None:
         file = find_file()
         if file is None and not variables(os.environ):
             return None
+    elif isinstance(config, (str, os.PathLike)):
+        file = Path(config)
     else:
-        file = config
+        raise InvalidArgument(f"config={config!r:.60} is no choice", remedy="Give True, False, None, or the path of a file.")
     from everstep.config.settings import load
 
     return load(file=file)

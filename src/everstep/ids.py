@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from everstep.errors import InvalidArgument
 
 _ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
-_ID = re.compile(r"[^\W_][^\s@~\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069]{0,199}")
-_TAG = re.compile(r"[^\W\d][^\s@~\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069]{0,99}")
+_ID = re.compile(r"[^\W_][^\s@~\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]{0,199}")
+_TAG = re.compile(r"[^\W\d][^\s@~\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]{0,99}")
 
 
 def new_id(length: int = 12) -> str:

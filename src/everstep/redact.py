@@ -285,6 +285,8 @@ def _free(key: Any, taken: dict[Any, Any]) -> Any:
 def _copy_with(value: Any, fields: dict[str, Any]) -> Any:
     from copy import copy
 
+    if hasattr(type(value), "__struct_fields__"):
+        return type(value)(**fields)  # a frozen one cannot be changed by any means; its constructor checks nothing
     made = copy(value)
     for name, held in fields.items():
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -108,6 +109,22 @@ class Shop:
             runs = [(r.id, r.status, r.checkpoints, r.stored_bytes, r.updated_at) for r in store.runs(limit=None)]
             states = [(c.ref, c.pruned, c.tags) for r in runs for c in store.checkpoints(r[0], limit=None)]
             return {"stats": {k: v for k, v in store.stats().items() if k != "file_bytes"}, "runs": runs, "states": states}
+
+
+class Busy:
+    """How much of a processor the commands in a block took: other than the time on the wall, it does not grow when others work, too."""
+
+    def __enter__(self) -> Busy:
+        self._before = _used()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.seconds = _used() - self._before
+
+
+def _used() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def ended(child: pexpect.spawn) -> Called:

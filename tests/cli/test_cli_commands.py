@@ -35,7 +35,12 @@ TABLE: dict[str, tuple[tuple[str, ...], str, str, str]] = {
         r"broken: failed: ValueError: no milk on the shelf",
         r"✗ look#0  failed  attempt 2\nbroken: failed: ValueError: no milk",
     ),
-    "fork": (("loop@2", "other"), r"\Aother\n\Z", r"forked from loop@2; everstep resume other", r"\Aother\nforked from loop@2"),
+    "fork": (
+        ("loop@2", "other"),
+        r"\Aother\n\Z",
+        r"forked from loop@2; the program that drives it goes on",
+        r"\Aother\nforked from loop@2",
+    ),
     "answer": (("waits", "boss", "yes"), r"\A\Z", r"answered; everstep resume waits goes on with it", r"answered"),
     "pause": (("waits",), r"\A\Z", r"waits: waiting", r"waits: waiting"),
     "cancel": (("waits",), r"\A\Z", r"waits: cancelled", r"waits: cancelled"),
@@ -415,6 +420,24 @@ def test_answer_takes_json_or_text(shop: Shop) -> None:
     assert answers == [{"n": [1]}, "12", "NaN"]
 
 
+def test_an_answer_from_standard_input_is_read_once(shop: Shop) -> None:
+    assert shop.pipe("answer", "waits", "boss", "@-", "--json", stdin='"yes"').ok().data["value"] == "yes"
+    assert shop.json("resume", "waits", *IMPORT)["result"]["answer"] == "yes"
+
+
+def test_only_a_run_of_a_workflow_is_said_to_be_resumed(shop: Shop) -> None:
+    assert "everstep resume other goes on" in shop.call("fork", "done@priced", "other").err
+    assert "everstep resume" not in shop.call("fork", "loop", "another").err
+    with shop.open() as store, pytest.raises(ValueError), store.run("loop-failed"):
+        raise ValueError("no luck")
+    assert "everstep resume" not in plain(shop.terminal("show", "loop-failed").out)
+    child = shop.spawn("resume", *IMPORT)
+    child.expect_exact("Which one to resume")
+    assert re.findall(r"^ +\d+  (\S+)", child.before.decode(), re.MULTILINE) == ["broken", "other", "waits"]
+    child.sendeof()
+    assert ended(child).code == 130
+
+
 def test_answer_asks_a_person_for_the_value(shop: Shop) -> None:
     child = shop.spawn("answer", "waits", "boss")
     child.expect_exact("Spend 30?")
@@ -536,7 +559,7 @@ def test_stats_count_steps_attempts_and_costs(shop: Shop) -> None:
     assert data["steps"]["failed"] >= 2
     assert data["resumes"]["runs"] >= 0
     assert shop.json("stats", "--runs", "1")["steps"]["runs"] == 1
-    assert shop.json("stats", "--since", "today")["statuses"] == data["statuses"]
+    assert shop.json("stats", "--since", "yesterday")["statuses"] == data["statuses"]
 
 
 def test_explain_knows_every_code(shop: Shop) -> None:

@@ -90,7 +90,7 @@ def test_only_commands_that_begin_something_make_a_store(name: str, empty: Shop)
         ("--nonsense",), ("runs", "--nonsense"), ("runs", "--limit", "0"), ("runs", "--since", "whenever"), ("runs", "--where", "x"),
         ("show",), ("bisect", "loop"), ("bisect", "loop", "--when", "1 +"), ("completion", "tcsh"), ("prune", "--keep-within", "soon"),
         ("fork", "loop", "not an id"), ("checkpoint", "not an id"), ("show", "a@b@c"), ("runs", "--store", "gopher://x"), ("frobnicate",),
-        ("checkpoint", "x", "--meta", "novalue"), ("log", "loop", "--graph", "svg"),
+        ("checkpoint", "x", "--meta", "novalue"), ("runs", "--store", "memory://"), ("init", "--store", "memory://"), ("log", "loop", "--graph", "svg"),
     ],
 )  # fmt: skip
 def test_two_is_for_a_call_that_makes_no_sense(args: tuple[str, ...], shop: Shop) -> None:
@@ -264,6 +264,7 @@ commands = json.loads(sys.argv[1])
 for args in commands:  # whoever is nobody may not even import
     main([*args, "--quiet", "--store", "copy.db"])
 main(["show", "nobody", "--store", "copy.db"])
+main(["tag", "loop", "y", "--quiet", "--store", "copy.db"])
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
 for args in commands:
     print(args[0], main([*args, "--quiet"]), flush=True)

@@ -6,12 +6,11 @@ import re
 import subprocess
 import sys
 import threading
-import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from cli_helpers import LONG, PROGRAMS, SGR, Shop, environment, plain
+from cli_helpers import LONG, PROGRAMS, SGR, Busy, Shop, environment, plain
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -73,7 +72,7 @@ def test_the_talk_has_colours_on_a_terminal_only(shop: Shop) -> None:
 def test_times_are_relative_for_people_and_exact_for_programs(shop: Shop) -> None:
     iso = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
     on_terminal = plain(shop.terminal("show", "loop").out)
-    assert re.search(r"begun +(now|\d+ s ago)", on_terminal)
+    assert re.search(r"begun +(now|\d+ (s|min|h) ago)", on_terminal)
     assert not re.search(iso, on_terminal)
     in_pipe = shop.pipe("show", "loop").out
     assert re.search(rf"begun +{iso}", in_pipe)
@@ -118,18 +117,17 @@ def test_lines_fit_a_narrow_terminal(shop: Shop) -> None:
     with shop.open() as store, store.run("wide", note="字" * 200, tags=["t" * 50], workflow="w" * 80):
         pass
     for columns in (60, 100):
-        for line in plain(shop.terminal("runs", columns=columns).out).splitlines()[1:]:
+        for line in plain(shop.terminal("runs", columns=columns).out).splitlines():
             assert text.width(line) <= columns, line
 
 
 def test_ten_thousand_runs_are_listed_at_once(empty: Shop) -> None:
     with everstep.open(empty.path) as store:
         write_runs(store, 10_000)
-    begun = time.monotonic()
-    called = empty.pipe("runs", "-n", "10000").ok()
-    took = time.monotonic() - begun
+    with Busy() as busy:
+        called = empty.pipe("runs", "-n", "10000").ok()
     assert len(called.lines) == 10_001
-    assert took < 8
+    assert busy.seconds < 4
     assert len(empty.pipe("runs", "-n", "10000", "--json").ok().data["runs"]) == 10_000
     short = called.lines[5].split()[0]
     assert len(short) < 40
@@ -275,7 +273,7 @@ def test_moments_that_a_person_types() -> None:
     assert times.moment("2026-11-15T08:30+00:00") == datetime(2026, 11, 15, 8, 30, tzinfo=UTC)
     assert times.moment("2026-11-15").astimezone().hour == 0
     assert times.moment("today") - times.moment("yesterday") == timedelta(days=1)
-    for wrong in ("", "soon", "2026-13-01", "-3d", "3"):
+    for wrong in ("", "soon", "2026-13-01", "-3d", "3", "99999999999w"):
         with pytest.raises(ValueError):
             times.moment(wrong)
 

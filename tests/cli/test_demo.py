@@ -5,21 +5,21 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import pty
 import re
 import shlex
 import signal
 import subprocess
 import sys
-import termios
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 
 import click
 import pytest
+from terminal import Terminal
 
 import everstep
 from everstep import errors
@@ -178,47 +178,16 @@ def test_the_script_is_named_only_where_the_shell_finds_this_very_one(tmp_path: 
     assert invitation.program() == "everstep"
 
 
-class Terminal:
-    """A demo in a terminal that is ours."""
-
-    def __init__(self, folder: Path):
-        self._ours, theirs = pty.openpty()
-        self.seen = ""
-        self.process = subprocess.Popen(
-            DEMO, stdin=theirs, stdout=theirs, stderr=theirs, cwd=folder, start_new_session=True,
-            env={name: value for name, value in ENVIRONMENT.items() if name != "NO_COLOR"} | {"TERM": "xterm"},
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # so that a Ctrl-C becomes a signal
-        )  # fmt: skip
-        os.close(theirs)
-
-    def __enter__(self) -> Terminal:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.process.kill()
-        self.process.wait()
-        os.close(self._ours)
-
-    def until(self, text: str) -> None:
-        """Read on until the text is there."""
-        while text not in self.seen:
-            assert self._read(), self.seen
-
-    def end(self) -> int:
-        """Read all that there is, and give the exit code."""
-        while self._read():
-            pass
-        return self.process.wait(timeout=60)
-
-    def press(self, key: bytes) -> None:
-        os.write(self._ours, key)
-
-    def _read(self) -> bool:
-        try:
-            self.seen += os.read(self._ours, 65_536).decode(errors="replace")
-        except OSError:  # Linux: nobody has the other side open any more
-            return False
-        return True
+@contextmanager
+def at_terminal(folder: Path) -> Iterator[Terminal]:
+    """A demo in a terminal that is ours; all that it printed is in `logfile_read`."""
+    environment = {name: value for name, value in ENVIRONMENT.items() if name != "NO_COLOR"} | {"TERM": "xterm"}
+    terminal = Terminal(*DEMO, cwd=folder, env=environment)
+    terminal.logfile_read = StringIO()
+    try:
+        yield terminal
+    finally:
+        terminal.stop()
 
 
 def workers(folder: Path) -> list[str]:
@@ -240,12 +209,12 @@ def test_two_demos_at_once_in_two_folders_one_of_them_on_a_terminal(tmp_path: Pa
     one.mkdir()
     two.mkdir()
     other = subprocess.Popen(DEMO, cwd=two, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    with Terminal(one) as terminal:
-        assert terminal.end() == 0, terminal.seen
+    with at_terminal(one) as terminal:
+        assert terminal.ended() == 0, terminal.logfile_read.getvalue()
     plain, complaints = other.communicate(timeout=120)
     assert (other.returncode, complaints) == (0, "")
-    assert STYLED.search(terminal.seen)
-    assert "\x1b" not in STYLED.sub("", terminal.seen)  # colour, and no cursor tricks
+    assert STYLED.search(terminal.logfile_read.getvalue())
+    assert "\x1b" not in STYLED.sub("", terminal.logfile_read.getvalue())  # colour, and no cursor tricks
     assert "\x1b" not in plain
     for folder in (one, two):
         assert sorted(path.name for path in folder.iterdir()) == ["everstep-demo"]
@@ -254,18 +223,18 @@ def test_two_demos_at_once_in_two_folders_one_of_them_on_a_terminal(tmp_path: Pa
 
 
 def test_ctrl_c_ends_the_demo_and_its_processes(tmp_path: Path) -> None:
-    with Terminal(tmp_path) as terminal:
-        terminal.until("search#1")
+    with at_terminal(tmp_path) as terminal:
+        terminal.expect_exact("search#1")
         assert workers(tmp_path)
-        terminal.press(b"\x03")
-        assert terminal.end() == 130
-    assert "Traceback" not in terminal.seen
+        terminal.send("\x03")
+        assert terminal.ended() == 130
+    assert "Traceback" not in terminal.logfile_read.getvalue()
     assert workers(tmp_path) == []
 
 
 def test_no_process_stays_behind_when_the_demo_itself_is_killed(tmp_path: Path) -> None:
-    with Terminal(tmp_path) as terminal:
-        terminal.until("is thinking")
+    with at_terminal(tmp_path) as terminal:
+        terminal.expect_exact("is thinking")
         assert workers(tmp_path)
     assert wait_for_no_worker(tmp_path)
 

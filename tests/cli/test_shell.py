@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import pexpect
 import pytest
+from terminal import Terminal
 
 import everstep
 from everstep.cli.shell import words
@@ -128,14 +128,11 @@ def at_once(folder: Path, text: str, *options: str) -> subprocess.CompletedProce
     return subprocess.run(command, stdin=subprocess.DEVNULL, cwd=folder, capture_output=True, text=True, timeout=60)
 
 
-class Terminal:
+class AtTerminal:
     """A shell at a pseudo-terminal."""
 
     def __init__(self, folder: Path, *options: str, program: tuple[str, ...] = ("-m", "everstep")):
-        self.child = pexpect.spawn(
-            sys.executable, [*program, "shell", *options], cwd=str(folder), encoding="utf-8", timeout=30, dimensions=(50, 180)
-        )
-        self.child.delaybeforesend = None
+        self.child = Terminal(sys.executable, *program, "shell", *options, cwd=folder, timeout=30, rows=50, columns=180)
 
     def until(self, pattern: str) -> str:
         """What is printed before a pattern."""
@@ -151,23 +148,21 @@ class Terminal:
         return self.until(pattern)
 
     def end(self) -> int:
-        self.child.expect(pexpect.EOF)
-        self.child.close()
-        return int(self.child.exitstatus)
+        return self.child.ended()
 
 
 @pytest.fixture
-def at(folder: Path) -> Iterator[Callable[..., Terminal]]:
+def at(folder: Path) -> Iterator[Callable[..., AtTerminal]]:
     """Opens shells at terminals: `at(option, …)`."""
-    opened: list[Terminal] = []
+    opened: list[AtTerminal] = []
 
-    def make(*options: str, **others: Any) -> Terminal:
-        opened.append(Terminal(folder, *options, **others))
+    def make(*options: str, **others: Any) -> AtTerminal:
+        opened.append(AtTerminal(folder, *options, **others))
         return opened[-1]
 
     yield make
     for one in opened:
-        one.child.close(force=True)
+        one.child.stop()
 
 
 def test_a_pipe_gets_the_answers_and_nothing_else(store: Path, folder: Path) -> None:
@@ -368,7 +363,7 @@ def test_every_command_of_the_command_line_is_there(folder: Path) -> None:
     assert "Usage: runs [OPTIONS]" in done.stdout
 
 
-def test_the_banner_names_the_store_and_counts_it(store: Path, at: Callable[..., Terminal]) -> None:
+def test_the_banner_names_the_store_and_counts_it(store: Path, at: Callable[..., AtTerminal]) -> None:
     shell = at()
     said = shell.until(PROMPT)
     assert f"everstep {everstep.__version__}" in said
@@ -380,7 +375,7 @@ def test_the_banner_names_the_store_and_counts_it(store: Path, at: Callable[...,
     assert shell.end() == 0
 
 
-def test_a_folder_without_a_store_is_offered_one(folder: Path, at: Callable[..., Terminal]) -> None:
+def test_a_folder_without_a_store_is_offered_one(folder: Path, at: Callable[..., AtTerminal]) -> None:
     no = at()
     assert "there is no store at" in no.until("Make one")
     assert "`init` makes one" in no.enter("n")
@@ -394,14 +389,14 @@ def test_a_folder_without_a_store_is_offered_one(folder: Path, at: Callable[...,
     assert "no runs yet: `run FILE.yaml`" in again.until(PROMPT)
 
 
-def test_a_damaged_store_does_not_end_the_shell(store: Path, at: Callable[..., Terminal]) -> None:
+def test_a_damaged_store_does_not_end_the_shell(store: Path, at: Callable[..., AtTerminal]) -> None:
     store.write_bytes(b"SQLite format 3\0" + b"\xff" * 5000)
     shell = at()
     assert re.search(r"error: .* \[E\d+\]", shell.until(PROMPT))
     assert "E301" in shell.enter("explain E301")
 
 
-def test_tab_completes_names_options_runs_refs_gates_and_codes(waiting: Path, at: Callable[..., Terminal]) -> None:
+def test_tab_completes_names_options_runs_refs_gates_and_codes(waiting: Path, at: Callable[..., AtTerminal]) -> None:
     shell = at()
     shell.until(PROMPT)
     for typed, completed in (
@@ -432,7 +427,7 @@ def test_tab_offers_nothing_that_a_terminal_must_not_see(waiting: Path, folder: 
     from everstep.cli.shell.session import Session
 
     with everstep.open(waiting) as opened:
-        opened.tag("alpha@1", "mile\u2060stone")
+        opened.tag("alpha@1", "mile\u034fstone")
     with everstep.open(waiting) as opened, pytest.raises(Waiting), opened.run("spaced") as run:
         run.gate("two words", ask="?")
     session = Session(App(str(waiting), False, "never", False, False, None), ["--store", str(waiting)])
@@ -446,7 +441,7 @@ def test_tab_offers_nothing_that_a_terminal_must_not_see(waiting: Path, folder: 
     assert offers(session, "show ", "@2") == ["@2"]
 
 
-def test_history_survives_the_shell_but_holds_no_secret(store: Path, folder: Path, at: Callable[..., Terminal]) -> None:
+def test_history_survives_the_shell_but_holds_no_secret(store: Path, folder: Path, at: Callable[..., AtTerminal]) -> None:
     first = at()
     first.until(PROMPT)
     first.enter("state alpha n")
@@ -494,7 +489,7 @@ def test_history_that_cannot_be_kept_lasts_as_long_as_the_shell(tmp_path: Path, 
     assert place() == tmp_path / ".local" / "state" / "everstep" / "history"
 
 
-def test_a_run_that_is_not_named_can_be_chosen(waiting: Path, at: Callable[..., Terminal]) -> None:
+def test_a_run_that_is_not_named_can_be_chosen(waiting: Path, at: Callable[..., AtTerminal]) -> None:
     shell = at("--import", "flows.py")
     shell.until(PROMPT)
     listed = shell.enter("state", "Which one to state")
@@ -508,7 +503,7 @@ def test_a_run_that_is_not_named_can_be_chosen(waiting: Path, at: Callable[..., 
     shell.enter(number, r"everstep\(beta\)> ")
 
 
-def test_a_gate_is_answered_in_the_middle_of_a_resume(waiting: Path, at: Callable[..., Terminal]) -> None:
+def test_a_gate_is_answered_in_the_middle_of_a_resume(waiting: Path, at: Callable[..., AtTerminal]) -> None:
     shell = at("--import", "flows.py")
     shell.until(PROMPT)
     assert "gate boss: Spend it?" in shell.enter("resume o1", "Answer .yes, no.")
@@ -521,7 +516,7 @@ def test_a_gate_is_answered_in_the_middle_of_a_resume(waiting: Path, at: Callabl
         assert opened.load("o1")["answers"] == ["yes", "no"]
 
 
-def test_an_agent_is_asked_for_and_given_its_next_task(folder: Path, at: Callable[..., Terminal]) -> None:
+def test_an_agent_is_asked_for_and_given_its_next_task(folder: Path, at: Callable[..., AtTerminal]) -> None:
     program = "import everstep, flows\nwith everstep.open() as store:\n  flows.talker.run(store, 'chat', 'Hello'); flows.careful.run(store, 'care', 'Go')\n"
     subprocess.run([sys.executable, "-c", program], cwd=folder, check=True, timeout=60)
     shell = at("--import", "flows")
@@ -536,7 +531,7 @@ def test_an_agent_is_asked_for_and_given_its_next_task(folder: Path, at: Callabl
         assert [message["content"] for message in opened.load("chat")["messages"] if message["role"] == "user"] == ["Hello", "And then?"]
 
 
-def test_ctrl_c_ends_the_line_and_ctrl_d_the_shell(store: Path, at: Callable[..., Terminal]) -> None:
+def test_ctrl_c_ends_the_line_and_ctrl_d_the_shell(store: Path, at: Callable[..., AtTerminal]) -> None:
     shell = at()
     shell.until(PROMPT)
     shell.type("show nobo")
@@ -551,7 +546,7 @@ def test_ctrl_c_ends_the_line_and_ctrl_d_the_shell(store: Path, at: Callable[...
     assert shell.end() == 0
 
 
-def test_ctrl_c_stops_a_run_and_not_the_shell(folder: Path, store: Path, at: Callable[..., Terminal]) -> None:
+def test_ctrl_c_stops_a_run_and_not_the_shell(folder: Path, store: Path, at: Callable[..., AtTerminal]) -> None:
     shell = at()
     shell.until(PROMPT)
     shell.enter("run flows.py:slow --id s1", "it waits now")
@@ -562,17 +557,17 @@ def test_ctrl_c_stops_a_run_and_not_the_shell(folder: Path, store: Path, at: Cal
     assert re.search(r"^2\r?$", shell.enter("state alpha n"), re.MULTILINE)
 
 
-def test_sigterm_in_a_run_ends_the_shell(folder: Path, store: Path, at: Callable[..., Terminal]) -> None:
+def test_sigterm_in_a_run_ends_the_shell(folder: Path, store: Path, at: Callable[..., AtTerminal]) -> None:
     shell = at()
     shell.until(PROMPT)
     shell.enter("run flows.py:slow --id s1", "it waits now")
-    shell.child.kill(signal.SIGTERM)
+    shell.child.process.send_signal(signal.SIGTERM)
     shell.until("once more stops at once")
-    shell.child.kill(signal.SIGTERM)
+    shell.child.process.send_signal(signal.SIGTERM)
     assert shell.end() == 128 + signal.SIGTERM
 
 
-def test_a_command_that_fails_is_told_and_the_shell_goes_on(store: Path, at: Callable[..., Terminal]) -> None:
+def test_a_command_that_fails_is_told_and_the_shell_goes_on(store: Path, at: Callable[..., AtTerminal]) -> None:
     shell = at()
     shell.until(PROMPT)
     assert "there is no run 'nobody' [E201]" in shell.enter("show nobody")
@@ -581,7 +576,7 @@ def test_a_command_that_fails_is_told_and_the_shell_goes_on(store: Path, at: Cal
     assert re.search(r"^2\r?$", shell.enter("state alpha n"), re.MULTILINE)
 
 
-def test_it_works_without_readline(store: Path, folder: Path, at: Callable[..., Terminal]) -> None:
+def test_it_works_without_readline(store: Path, folder: Path, at: Callable[..., AtTerminal]) -> None:
     without = "import sys; sys.modules['readline'] = None; from everstep.cli.main import run; run()"
     shell = at(program=("-c", without))
     shell.until(PROMPT)
@@ -605,7 +600,7 @@ def session_of(text: str) -> tuple[str, list[tuple[str, list[str]]]]:
     return command.removeprefix("$ everstep shell "), lines
 
 
-def test_the_session_in_the_documents_goes_as_it_is_written(folder: Path, at: Callable[..., Terminal]) -> None:
+def test_the_session_in_the_documents_goes_as_it_is_written(folder: Path, at: Callable[..., AtTerminal]) -> None:
     text = (Path(__file__).parents[2] / "docs" / "shell.md").read_text()
     (folder / "flows.py").write_text(re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)[0])
     everstep.open(folder / ".everstep" / "store.db").close()
@@ -626,11 +621,10 @@ def test_the_session_in_the_documents_goes_as_it_is_written(folder: Path, at: Ca
 
 
 def test_data_goes_elsewhere_while_the_prompt_stays(store: Path, folder: Path) -> None:
-    child = pexpect.spawn("/bin/sh", ["-c", f"{sys.executable} -m everstep shell > out"], cwd=str(folder), encoding="utf-8", timeout=30)
+    child = Terminal("/bin/sh", "-c", f"{sys.executable} -m everstep shell > out", cwd=folder, timeout=30)
     child.expect(PROMPT)
     child.send("state alpha n\r")
     child.expect(PROMPT)
     child.send("exit\r")
-    child.expect(pexpect.EOF)
-    child.close()
+    child.ended()
     assert (folder / "out").read_text() == "2\n"

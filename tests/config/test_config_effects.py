@@ -296,7 +296,7 @@ def test_the_environment_alone_is_a_configuration(monkeypatch: pytest.MonkeyPatc
         everstep.open()
 
 
-@pytest.mark.parametrize("given", [{"durability": "no"}, {"budget": 3}, {"timeout": -1}, {"redaction": "all"}])
+@pytest.mark.parametrize("given", [{"config": 5}, {"durability": "no"}, {"budget": 3}, {"timeout": -1}, {"redaction": "all"}])
 def test_a_bad_argument_is_refused_before_a_file_is_made(given: dict[str, Any]) -> None:
     with pytest.raises(InvalidArgument):
         everstep.open("x.db", **given)

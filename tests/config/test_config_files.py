@@ -43,6 +43,20 @@ def test_a_project_without_our_table_is_passed_over(here: Path) -> None:
     assert find_file(inner) == here / "everstep.toml"
 
 
+def test_a_broken_project_is_nobodys_business_unless_it_speaks_of_us(here: Path) -> None:
+    (here / "pyproject.toml").write_text("[project\n")
+    assert find_file(here) is None
+    (here / "pyproject.toml").write_text("[project\n[tool.everstep]\n")
+    with pytest.raises(InvalidConfig, match=r"^pyproject\.toml:1: this is no TOML"):
+        find_file(here)
+
+
+def test_a_file_beyond_all_measure_is_refused(here: Path) -> None:
+    (here / "everstep.toml").write_text("#" * 1_100_000)
+    with pytest.raises(InvalidConfig, match="1,100,000 bytes is beyond the limit"):
+        load(environ={})
+
+
 def test_without_a_file_there_is_none(here: Path) -> None:
     assert find_file(here) is None
 
@@ -150,6 +164,14 @@ deep = true
     }  # fmt: skip
     assert {path: found.get(path) for path in expected} == expected
     assert not any("fake" in path or "also" in path or "not" in path for path in found)
+
+
+ODD = ["= 1", "a = ", "a", "[", "[[", "[]", "a.", "a . = 1", "a = {", "a = [1", 'a = "', "]", "a = 1 b = 2", "ä = 1", "{}", "[" * 50_000]
+
+
+@pytest.mark.parametrize("text", ODD)
+def test_odd_text_has_fewer_lines_and_is_no_reason_to_fail(text: str) -> None:
+    assert lines_of("first = 1\n" + text).get(("first",)) == 1
 
 
 _names = st.text("abcxyz_-019", min_size=1, max_size=6) | st.sampled_from(['"a b"', "'c.d'", '"\\u00e4"'])

@@ -59,6 +59,11 @@ def _flat(table: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
     return [p for name, v in pairs for p in (_flat(v, f"{name}.") if isinstance(v, dict) else [(name, v)])]
 
 
+def test_one_is_a_number_too() -> None:
+    text = "checkpoint_frequency = 1\nkeep_latest = 1\n"
+    assert modern(tomllib.loads(text)).table == {"policy": "every step", "retention": {"keep_last": 1}}
+
+
 def test_keys_that_say_what_holds_anyway_are_left_out() -> None:
     text, changes = rewritten("checkpoint_enabled = true  # as always\ncleanup_enabled = true\nlease_seconds = 5\n")
     assert text == "# as always\nlease_seconds = 5\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -52,6 +53,7 @@ def until(good: Callable[[], Any]) -> None:
         time.sleep(0.005)
 
 
+@pytest.mark.filterwarnings("ignore:schedule changed")
 @pytest.mark.parametrize(
     ("line", "look", "value"),
     [
@@ -173,11 +175,16 @@ def test_what_needs_a_new_start_is_named(said: list[str]) -> None:
     assert not Path("other.db").exists()
 
 
+@pytest.mark.filterwarnings("ignore:schedule changed")
 def test_what_was_given_to_open_is_never_touched() -> None:
     put(FIRST)
-    with everstep.open(policy="every 9 steps", durability="sync", compression="none", retention=None, protect=["a"]) as store:
-        put(FIRST + 'preset = "production"\npolicy = "every step"\nprotect = ["b"]\n[limits]\nsteps = 3\n')
+    with everstep.open(
+        policy="every 9 steps", durability="sync", compression="none", retention=None, protect=["a"], redaction=None
+    ) as store:
+        put(FIRST + 'preset = "production"\npolicy = "every step"\nprotect = ["b"]\n[redaction]\nstore = true\n[limits]\nsteps = 3\n')
         until(lambda: store.budget is not None)
+        time.sleep(0.05)
+        assert store._mask is None
         assert str(store.policy) == "every 9 steps"
         assert store.durability == "sync"
         assert store.get_retention() is None
@@ -217,6 +224,11 @@ def test_the_watch_ends_with_its_store_and_with_a_store_that_is_forgotten() -> N
     with everstep.open(), everstep.open():
         assert watching() == 2
     assert watching() == 0
+    forgotten = everstep.open()
+    assert watching() == 1
+    del forgotten
+    gc.collect()
+    until(lambda: watching() == 0)
 
 
 def test_a_watch_can_be_asked_to_reload_by_hand() -> None:
@@ -318,6 +330,15 @@ def test_sighup_reloads_in_a_real_process() -> None:
         errors = process.stderr.read()
         assert process.wait(20) == 0, errors
         assert "was not reloaded, the former one stays: everstep.toml:1: this is no TOML" in errors
+
+
+def test_a_program_may_change_its_folder(here: Path) -> None:
+    put(FIRST)
+    (here / "elsewhere").mkdir()
+    with everstep.open(config="everstep.toml") as store:
+        put(FIRST + 'policy = "every step"\n')
+        os.chdir("elsewhere")
+        until(lambda: str(store.policy) == "every 1 step")
 
 
 def test_a_rhythm_that_is_taken_away_and_given_back_while_a_step_runs() -> None:

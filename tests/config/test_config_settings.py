@@ -226,6 +226,19 @@ def test_an_unknown_argument_is_refused() -> None:
         load(environ={}, arguments={"storre": 1})
 
 
+def test_all_that_is_wrong_with_the_environment_and_arguments_is_counted() -> None:
+    with pytest.raises(InvalidConfig) as caught:
+        load(environ={"EVERSTEP_X": "1", "EVERSTEP_RELOAD": "2"}, arguments={"x": 1, "reload": 2, "enabled": 3})
+    assert caught.value.others == 4
+
+
+@pytest.mark.parametrize(("text", "value"), [("1.5h", 5400), ("90", 90), ("0", 0), ("15min", 900), ("2m", 120), ("4w", 2_419_200)])
+def test_lengths_of_time_are_read_from_the_environment(text: str, value: float) -> None:
+    retention = load(environ={"EVERSTEP_RETENTION_KEEP_WITHIN": text}).retention()
+    assert retention is not None
+    assert retention.within_us == value * 1_000_000
+
+
 def test_an_empty_variable_is_not_set_and_empties_a_list() -> None:
     put('store = "a.db"\nprotect = ["x"]\n')
     settings = load(environ={"EVERSTEP_STORE": "", "EVERSTEP_PROTECT": ""})

@@ -160,12 +160,12 @@ def measure(api_key: str) -> int:
     return len(api_key)
 
 
-@everstep.workflow
+@everstep.workflow(name="masked-inner")
 def inner(api_key: str) -> str:
     return f"{everstep.current().step('measure', measure, api_key)} {KEY}"
 
 
-@everstep.workflow
+@everstep.workflow(name="masked-report")
 def report(password: str, topic: str, **more: Any) -> dict[str, Any]:
     """A workflow whose own source has a key in it: sk-live-in-source-0123456789."""
     run = everstep.current()
@@ -276,6 +276,19 @@ def test_a_failed_workflow_keeps_no_secret_of_its_error(store: everstep.Store) -
     assert again.error.password == MASK
     assert MASK in str(again.error)
     assert_nothing_leaked()
+
+
+@pytest.mark.parametrize("length", range(1_900, 2_000, 3))
+def test_a_secret_that_is_cut_through_leaves_no_half_behind(length: int) -> None:
+    def fails() -> None:
+        raise ValueError("x" * length + " " + KEY * 3 + "y" * 30_000)
+
+    with everstep.open("memory://", redaction=HIDING) as store:
+        with store.run("r") as run, pytest.raises(ValueError):
+            run.step("fails", fails)
+        (step,) = store.steps("r")
+        assert KEY[:8] not in repr(step.error)
+        assert KEY[-8:] not in repr(step.error)
 
 
 def test_checkpoints_in_the_middle_of_a_step_are_masked(store: everstep.Store) -> None:

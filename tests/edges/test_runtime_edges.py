@@ -6,6 +6,8 @@ import asyncio
 import sys
 import threading
 from collections.abc import Iterator
+from contextvars import copy_context
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -659,3 +661,21 @@ def test_a_step_that_was_given_up_records_nothing_more(store: everstep.Store) ->
         run.step("next", int)
     assert "given up" in str(trouble[0])
     assert [step.address for step in store.steps("r")] == ["slow@k", "next#0"]
+
+
+def test_a_step_that_the_garbage_collector_ends_is_not_recorded_as_failed(tmp_path: Path) -> None:
+    """It does so in the context of whoever it interrupts, which is not that of the step."""
+
+    async def slow() -> None:
+        await asyncio.Event().wait()
+
+    async def main() -> None:
+        async with everstep.open(tmp_path / "s.db") as opened, opened.run("r") as run:
+            step = run.step("slow", slow)
+            copy_context().run(step.send, None)
+            step.close()
+
+    asyncio.run(main())
+    with everstep.open(tmp_path / "s.db") as store:
+        assert store.steps("r") == []
+        assert store.get("r").status == "succeeded"

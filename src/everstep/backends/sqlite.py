@@ -19,14 +19,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from urllib.parse import quote
 
 import apsw
 
 from everstep.backends import sqlite_fork, sqlite_health, sqlite_upkeep
 from everstep.backends.base import Commit, Done, Manifest, Query
 from everstep.backends.sqlite_feed import feed_end, read_feed
-from everstep.backends.sqlite_file import BUSY_MS, SqliteFile
+from everstep.backends.sqlite_file import BUSY_MS, SqliteFile, quoted
 from everstep.backends.sqlite_leases import Leases, WorkerLocks
 from everstep.backends.sqlite_listing import list_checkpoints, list_runs, locate
 from everstep.backends.sqlite_reader import Reader
@@ -53,7 +52,7 @@ class SqliteBackend:
         accept_older: bool = False,
     ) -> None:
         self._file = SqliteFile(path, create, busy_ms, accept_older)
-        self.url = f"sqlite:///{quote(self._file.path)}"
+        self.url = f"sqlite:///{quoted(self._file.path)}"
         self._reader = Reader(self._file.reader, self._file.path, self._file.readers())
         self._writer = Writer(self._connect_writer, self._file.path, self._file.witness.note)
         self._wal = WalKeeper(self._writer, self._file.writer, self._file.wal, self._file.witness.merged, wal_bytes)

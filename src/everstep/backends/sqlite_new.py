@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
+import secrets  # now, also for `ids`: a daemon may give up the right to read it later
 from contextlib import suppress
 from glob import escape as glob_escape
 from pathlib import Path

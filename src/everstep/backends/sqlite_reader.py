@@ -27,11 +27,21 @@ from everstep.backends.sqlite_rows import (
     tombstone_from,
     worker_from,
 )  # fmt: skip
-from everstep.errors import Damaged
+from everstep.errors import Damaged, DamagedRecord
 from everstep.records import Base, Letter, Pruned, Record, RunRow, Tag, Tombstone, Worker
 
 SQL = queries.load("read")
 _lost: list[apsw.Connection] = []
+
+
+def _in_order(run: str, records: list[Record], first: int, last: int) -> list[Record]:
+    """Records, if each stands behind the one before it: in a damaged page a row may have any number, and whoever goes on from it goes in a circle."""
+    before = first - 1
+    for record in records:
+        if not before < record.seq <= last:
+            raise DamagedRecord(run, record.seq, "it does not stand where its number belongs")
+        before = record.seq
+    return records
 
 
 class Reader:
@@ -79,7 +89,7 @@ class Reader:
                 return []
             low, high = pk << 31 | max(first, 0), pk << 31 | min(last, MAX_SEQ)
             if kinds is None and newest is None:
-                return [record_from(run, values) for values in cursor.execute(SQL["records"], (low, high))]
+                return _in_order(run, [record_from(run, values) for values in cursor.execute(SQL["records"], (low, high))], first, last)
             limit = -1 if newest is None else newest
             if kinds is None:
                 found = cursor.execute(SQL["newest_records"], (low, high, limit))
@@ -87,7 +97,7 @@ class Reader:
                 found = cursor.execute(SQL["records_of_kinds"], (low, high, json.dumps(list(kinds)), limit))
             records = [record_from(run, values) for values in found]
         records.reverse()
-        return records
+        return _in_order(run, records, first, last)
 
     def chunks(self, family: bytes, digests: Sequence[bytes]) -> dict[bytes, bytes]:
         found: dict[bytes, bytes] = {}

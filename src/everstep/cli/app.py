@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from everstep.cli.output import Output, unheard
-from everstep.redact import MASK
 
 if TYPE_CHECKING:
     from everstep.api import Store
@@ -59,9 +58,11 @@ class App:
 
     def hidden(self, value: Any, path: Sequence[Any] = ()) -> Any:
         """A stored value as it may be shown. A key above it may be reason enough to hide it."""
-        if value is not None and any(self.redactor.names(key) for key in path):
-            return MASK
-        return self.redactor.value(value)
+        if value is None or (isinstance(value, dict) and not value):  # nothing to hide, and nothing to import for it
+            return value
+        from everstep.redact import MASK
+
+        return MASK if any(self.redactor.names(key) for key in path) else self.redactor.value(value)
 
     @property
     def place(self) -> str | None:
@@ -77,6 +78,7 @@ class App:
         """
         from everstep.errors import NotAStore, StoreError
 
+        check_lasting(self.place)
         if self.configured is not None and not self.configured["enabled"] and not create:
             origin = self.configured.values["enabled"].origin
             raise StoreError(f"Everstep is disabled here: enabled = false ({origin})", remedy="Set enabled = true to use the store.")
@@ -133,6 +135,7 @@ def command(name: str, **settings: Any) -> Callable[[Callable[..., int | None]],
     def wrap(function: Callable[..., int | None]) -> click.Command:
         @functools.wraps(function)
         def call(store: str | None, as_json: bool, colour: str, quiet: bool, config: str | None, debug: bool, **given: Any) -> int:
+            _check_text((store, config, *given.values()))
             app = App(store, as_json, colour, quiet, debug, config)
             click.get_current_context().obj = app
             try:
@@ -147,6 +150,20 @@ def command(name: str, **settings: Any) -> Callable[[Callable[..., int | None]],
         return cast(click.Command, made(decorated))
 
     return wrap
+
+
+def _check_text(values: Sequence[Any]) -> None:
+    """Refuse bytes that are no UTF-8: no store could hold them."""
+    for value in values:
+        for text in value if isinstance(value, tuple) else (value,):
+            if isinstance(text, str) and any("\ud800" <= c <= "\udfff" for c in text):
+                raise click.UsageError(f"{text!r:.100} is no text: it holds bytes that are no UTF-8.")
+
+
+def check_lasting(place: str | None) -> None:
+    """Refuse a store that ends with the command, and all that it holds with it."""
+    if place is not None and str(place).startswith("memory:"):
+        raise click.UsageError(f"{place} would end with this command: name a file.")
 
 
 def interactive() -> bool:

@@ -83,7 +83,7 @@ class Output:
         body = [list(row) for row in rows]
         keep = [i for i in range(len(head)) if not head[i] or any(row[i] for row in body)]
         widths = {i: max([width(head[i]), *(width(row[i]) for row in body)]) for i in keep}
-        self.line(self.style("  ".join(_pad(head[i], widths[i], i in right) for i in keep).rstrip(), "dim"))
+        self.line(self.style(cut("  ".join(_pad(head[i], widths[i], i in right) for i in keep).rstrip(), self.columns), "dim"))
         for row in body:
             self.line(self._row(row, keep, widths, styles or {}, right))
 

@@ -55,6 +55,16 @@ def whole(value: Any) -> Any:
     return value
 
 
+def opened(value: Any) -> Any:
+    """A value with the objects in it as dicts of their fields."""
+    fields = fields_of(value)
+    if fields is not None or isinstance(value, Mapping):
+        return {key: opened(item) for key, item in (value.items() if fields is None else fields.items())}
+    if isinstance(value, (list, tuple)) or type(value).__name__ == "ListView":
+        return [opened(item) for item in value]
+    return value
+
+
 def _scalar(value: Any) -> Any:
     """Of a subclass, the plain value."""
     for kind in (bool, int, float, str):

@@ -7,6 +7,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
+from everstep.cli.app import App
 from everstep.cli.text import cell
 
 _MOST = 50
@@ -33,6 +34,15 @@ class RefArgument(RunArgument):
         return [CompletionItem(ref) for ref in checkpoints(ctx, run) if ref.startswith(f"{run}@{beginning}")]
 
 
+class GateArgument(click.ParamType[str]):
+    """The name of a gate that the run before it waits at."""
+
+    name = "gate"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        return [CompletionItem(gate.name, help=cell(gate.ask or "", 60)) for gate in gates(ctx) if gate.name.startswith(incomplete)]
+
+
 def found(ctx: click.Context, beginning: str) -> list[Any]:
     """Runs whose ids begin so. Completion never says what is wrong: it has nowhere to."""
     try:
@@ -51,10 +61,17 @@ def checkpoints(ctx: click.Context, run: str) -> list[str]:
         return []
 
 
+def gates(ctx: click.Context) -> list[Any]:
+    """The gates that the run which was named waits at."""
+    try:
+        with _opened(ctx) as store:
+            return [gate for gate in store.gates(ctx.params["run"]) if not gate.answered]
+    except Exception:  # noqa: BLE001 - as above
+        return []
+
+
 def _opened(ctx: click.Context) -> Any:
-    import everstep
-
-    return everstep.open(ctx.params.get("store"), config=ctx.params.get("config") or True, create=False, schedule="manual")
+    return App(ctx.params.get("store"), False, "never", True, False, ctx.params.get("config")).open()
 
 
-RUN, REF = RunArgument(), RefArgument()
+RUN, REF, GATE = RunArgument(), RefArgument(), GateArgument()

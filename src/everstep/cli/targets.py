@@ -41,7 +41,10 @@ def _from_file(path: Path) -> Any:
     import importlib.util
 
     name = path.stem
-    spec = importlib.util.spec_from_file_location(name, path)
+    known = sys.modules.get(name)
+    if known is not None and getattr(known, "__file__", None) == str(path.absolute()):
+        return known
+    spec = importlib.util.spec_from_file_location(name, path.absolute())
     if spec is None or spec.loader is None or not path.is_file():
         raise InvalidArgument(f"there is no file {str(path)!r}")
     module = importlib.util.module_from_spec(spec)

@@ -26,7 +26,10 @@ def moment(text: str) -> datetime:
         midnight = datetime.now().astimezone().replace(hour=0, minute=0, second=0, microsecond=0)
         return midnight - timedelta(days=text == "yesterday")
     if _SPAN.fullmatch(text.strip()):
-        return now - timedelta(seconds=span(text))
+        try:
+            return now - timedelta(seconds=span(text))
+        except OverflowError:
+            raise ValueError(f"{text!r} ago is before all time") from None
     try:
         return datetime.fromisoformat(text).astimezone(UTC)
     except ValueError:
@@ -39,7 +42,7 @@ class MomentType(click.ParamType[datetime]):
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
         try:
             return moment(str(value))
-        except (ValueError, OverflowError) as error:
+        except ValueError as error:
             self.fail(str(error), param, ctx)
 
 

@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 from everstep.cli.text import safe
+from everstep.redact import Redactor
 
 
 class _Traced:
@@ -14,6 +15,7 @@ class _Traced:
 
     def __init__(self, backend: Any):
         self._backend = backend
+        self._masked = Redactor.default().text
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._backend, name)
@@ -26,10 +28,13 @@ class _Traced:
                 return found(*args, **options)
             finally:
                 took = (time.perf_counter() - begun) * 1000
-                said = ", ".join([*(f"{a!r:.40}" for a in args), *(f"{k}={v!r:.40}" for k, v in options.items())])
+                said = ", ".join([*map(self._shown, args), *(f"{k}={self._shown(v)}" for k, v in options.items())])
                 sys.stderr.write(safe(f"debug: {took:8.2f} ms  {name}({said})") + "\n")
 
         return call
+
+    def _shown(self, value: Any) -> str:
+        return self._masked(repr(value))[:40]  # masked first: half of a secret looks like none
 
 
 def traced(store: Any) -> None:

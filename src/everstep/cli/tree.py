@@ -6,6 +6,7 @@ from typing import Any
 
 from everstep.cli.app import App
 from everstep.cli.text import cell
+from everstep.errors import AmbiguousRef, NotFound
 
 _MOST = 2_000
 
@@ -22,12 +23,21 @@ def draw(app: App, store: Any, runs: Any) -> None:
 def _root(store: Any, run: Any) -> Any:
     seen = {run.id}
     while run.parent is not None and run.parent not in seen:
-        found = [one for one in store.runs(prefix=run.parent, limit=50) if one.id == run.parent]
-        if not found:  # it was deleted
+        found = _exactly(store, run.parent)
+        if found is None:  # it was deleted
             return run
-        run = found[0]
+        run = found
         seen.add(run.id)
     return run
+
+
+def _exactly(store: Any, id: str) -> Any:
+    """The run with this id, not one whose id begins so."""
+    try:
+        found = store.get(id)
+    except (NotFound, AmbiguousRef):
+        return None
+    return found if found.id == id else None
 
 
 def _branch(app: App, store: Any, run: Any, before: str, below: str, drawn: set[str]) -> None:

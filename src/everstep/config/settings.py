@@ -110,6 +110,7 @@ def again(settings: Settings) -> Settings:
 
 
 def _loaded(path: Path | None, environ: Mapping[str, str] | None, arguments: Mapping[str, Any]) -> Settings:
+    path = None if path is None else path.absolute()  # the program may change its folder before it is read again
     reading = _Reading(None if path is None else read(path))
     reading.file()
     reading.environment(os.environ if environ is None else environ)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from everstep.clock import clock
 from everstep.errors import StepTimeout
-from everstep.runtime.context import Frame, frame
+from everstep.runtime.context import Frame, frame, leave
 from everstep.runtime.steps import Ticket, end_turn, failed, look_again, recorded_outcome, remaining, succeeded, take_turn
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ async def _acall(ticket: Ticket, handle: Any) -> Any:
             raise  # the step's own
         raise StepTimeout(f"step {ticket.address} took longer than {ticket.options.timeout:g} s") from error
     finally:
-        frame.reset(token)
+        leave(token)
 
 
 async def _await(ticket: Ticket) -> Any:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import threading
 import warnings
-from contextvars import ContextVar
+from contextlib import suppress
+from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING, Any
 
 from everstep.errors import RunClosed
@@ -45,6 +46,13 @@ frame: ContextVar[Frame | None] = ContextVar("everstep", default=None)
 
 _open_runs = 0
 _warned: set[str] = set()
+
+
+def leave(token: Token[Frame | None]) -> None:
+    """Stand where one stood before a step. A coroutine that nobody waits for is closed by the garbage collector, in the context of
+    whoever it interrupts: there is nothing to put back there, and an error would be taken for the step's own."""
+    with suppress(ValueError):
+        frame.reset(token)
 
 
 def opened(change: int) -> None:

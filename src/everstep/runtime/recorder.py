@@ -70,8 +70,8 @@ class Recorder:
 
     def _error_body(self, error: BaseException) -> dict[str, Any]:
         """What is kept of an error in this store."""
-        body, mask = error_body(error), self._mask
-        return body if mask is None else mask.error(body)
+        mask = self._mask
+        return error_body(error) if mask is None else mask.error(error_body(error, mask.redactor.text))
 
     def _refuse_second_saver(self) -> None:
         if self._user not in (None, get_ident()):

@@ -141,12 +141,15 @@ def show_input(kept: Any) -> str:
     return f"({', '.join([*map(repr, args), *(f'{k}={v!r}' for k, v in kwargs.items())])})"
 
 
-def error_body(error: BaseException) -> dict[str, Any]:
-    """What is kept of an error: enough to show it, and to rebuild it where its type is known."""
+def error_body(error: BaseException, clean: Callable[[str], str] = str) -> dict[str, Any]:
+    """What is kept of an error: enough to show it, and to rebuild it where its type is known.
+
+    `clean` sees its texts before they are cut: what is cut through would not be recognised.
+    """
     import traceback
 
-    text = "".join(traceback.format_exception(error))[-20_000:]
-    body: dict[str, Any] = {"type": _type_name(error), "message": _text(_message(error))[:2_000], "traceback": _text(text)}
+    text = clean(_text("".join(traceback.format_exception(error))))[-20_000:]
+    body: dict[str, Any] = {"type": _type_name(error), "message": clean(_text(_message(error)))[:2_000], "traceback": text}
     with suppress(EverstepError):  # what cannot be stored is left out: it comes back as StepFailed
         if kind_of(type(error)) is not None:
             body["object"] = encode(error)

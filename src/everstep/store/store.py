@@ -15,7 +15,6 @@ from everstep.codec.frame import Compression, Framer
 from everstep.errors import InvalidArgument, NotFound, RunExists
 from everstep.ids import check_id, check_tag, new_id
 from everstep.records import RunRow, Status, Tag
-from everstep.snapshot.diff import Change
 from everstep.snapshot.saver import Saver
 from everstep.store import query, reading
 from everstep.store.model import Checkpoint, Page, RunInfo
@@ -24,6 +23,7 @@ from everstep.store.writing import Chain, Entry, new_row
 
 if TYPE_CHECKING:  # what only some programs use is imported when they do
     from everstep.redact import Redactor
+    from everstep.snapshot.diff import Change
     from everstep.store.events import Event
     from everstep.store.forks import Edit
     from everstep.store.gates import Gate

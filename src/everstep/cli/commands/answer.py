@@ -9,15 +9,16 @@ import click
 from everstep.cli import facts, targets
 from everstep.cli.app import App, interactive
 from everstep.cli.app import command as make
+from everstep.cli.hints import who_goes_on
 from everstep.cli.plain import shown
-from everstep.cli.refs import RUN
+from everstep.cli.refs import GATE, RUN
 from everstep.cli.text import cell, safe
 from everstep.errors import NotFound
 
 
 @make("answer")
 @click.argument("run", type=RUN)
-@click.argument("gate", required=False)
+@click.argument("gate", type=GATE, required=False)
 @click.argument("value", required=False)
 @click.option("--by", help="Who answers.")
 @click.option("--early", is_flag=True, help="Answer a gate that the run has not come to, although it waits at another one.")
@@ -31,11 +32,12 @@ def command(app: App, run: str, gate: str | None, value: str | None, by: str | N
             return
         if value is None:
             value = _ask(app, gate, waiting)
-        store.answer(run, gate, value if as_text else targets.value_of(value), by=by, early=early)
-        id = store.get(run).id
+        answer = value if as_text else targets.value_of(value)
+        store.answer(run, gate, answer, by=by, early=early)
+        found = store.get(run)
     if app.out.as_json:
-        app.out.data("answer", {"run": id, "gate": gate, "value": value if as_text else targets.value_of(value)})
-    app.out.say(f"answered; everstep resume {id} goes on with it", "dim")
+        app.out.data("answer", {"run": found.id, "gate": gate, "value": answer})
+    app.out.say(f"answered; {who_goes_on(found)} goes on with it", "dim")
 
 
 def _list(app: App, run: str, waiting: list[Any]) -> None:

@@ -11,6 +11,7 @@ import click
 from everstep.cli import facts, targets
 from everstep.cli.app import App
 from everstep.cli.app import command as make
+from everstep.cli.hints import who_goes_on
 from everstep.cli.paths import parse, shown
 from everstep.cli.refs import REF
 from everstep.errors import InvalidArgument
@@ -37,7 +38,7 @@ def command(app: App, ref: str, id: str | None, changes: tuple[str, ...], remove
         app.out.data("fork", facts.of_run(run, app.hidden))
     else:
         app.out.line(run.id)
-        app.out.say(f"forked from {run.parent}@{run.parent_number}; everstep resume {run.id} goes on from there", "dim")
+        app.out.say(f"forked from {run.parent}@{run.parent_number}; {who_goes_on(run)} goes on from there", "dim")
 
 
 def _edit(changes: tuple[str, ...], removed: tuple[str, ...], file: str | None) -> Callable[[Any], Any] | None:

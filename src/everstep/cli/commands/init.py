@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from everstep.cli.app import App
+from everstep.cli.app import App, check_lasting
 from everstep.cli.app import command as make
 
 _CONFIG = """# Everstep's configuration. `everstep config show` prints every key with its value and where that comes from.
@@ -29,6 +29,7 @@ def command(app: App, folder: str, config_file: bool) -> None:
     if not Path(folder).is_dir():
         raise click.UsageError(f"{folder!r} is no folder")
     where = app.url or str(place)
+    check_lasting(where)
     is_new = not _is_there(where)
     everstep.open(where).close()
     written = config_file and _write(Path(folder) / "everstep.toml")

@@ -20,7 +20,7 @@ _ENDED = ("succeeded", "failed", "cancelled")
 
 @make("log")
 @click.argument("run", type=RUN, default="@last")
-@click.option("--limit", "-n", type=click.IntRange(1, 1_000_000), default=100, show_default=True, help="How many entries, the newest.")
+@click.option("--limit", "-n", type=click.IntRange(1, 1_000_000), default=50, show_default=True, help="How many entries, the newest.")
 @click.option("--all", "everything", is_flag=True, help="All entries.")
 @click.option("--follow", "-f", is_flag=True, help="Go on printing what happens, until the run has ended.")
 @click.option("--graph", type=click.Choice(["mermaid", "dot"]), help="Print the steps as a graph with their statuses instead.")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import click
 
 from everstep.cli import exits
 from everstep.cli.app import App
 from everstep.cli.app import command as make
-from everstep.cli.plain import to_json
 from everstep.cli.text import safe
 
 
@@ -20,7 +21,7 @@ def command(app: App, source: str, target: str) -> int:
 
     found = everstep.repair(source, target)
     if app.out.as_json:
-        app.out.data("repair", to_json(found))
+        app.out.data("repair", asdict(found))
     else:
         app.out.line(safe(str(found), lines=True))
     return exits.FOUND if found.lost else exits.OK

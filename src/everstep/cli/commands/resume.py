@@ -38,7 +38,7 @@ def command(app: App, run: str | None, modules: tuple[str, ...], check: bool, an
     app.import_modules((*app.imports(), *modules))
     with app.open(driving=True) as store:
         watch(app, store)
-        name = run_of(app, store, run, "resume", lambda found: not found.open)
+        name = run_of(app, store, run, "resume", lambda found: found.workflow and not found.open)
         if check:
             return _check(app, store.can_resume(name))
         for text in answers:

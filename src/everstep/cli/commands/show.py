@@ -11,7 +11,7 @@ from everstep.cli.app import App
 from everstep.cli.app import command as make
 from everstep.cli.plain import shown
 from everstep.cli.refs import REF
-from everstep.cli.text import cell, duration, safe, size
+from everstep.cli.text import cell, duration, plural, safe, size
 
 _MANY = 10
 
@@ -50,7 +50,7 @@ def _checkpoint(app: App, one: Any) -> None:
 
 
 def _used(used: dict[str, float]) -> str:
-    parts = [f"{used['steps']:,.0f} steps" if used["steps"] else "", duration(used["seconds"]) if used["seconds"] else ""]
+    parts = [plural(int(used["steps"]), "step") if used["steps"] else "", duration(used["seconds"]) if used["seconds"] else ""]
     parts += [f"{used['tokens']:,.0f} tokens" if used["tokens"] else "", f"${used['cost']:,.4f}" if used["cost"] else ""]
     return ", ".join(part for part in parts if part)
 
@@ -99,7 +99,7 @@ def _about(app: App, run: Any, checkpoints: Any) -> list[tuple[str, str]]:
 
 
 def _next(run: Any) -> str:
-    if run.status in ("failed", "running") and not run.open:
+    if run.status in ("failed", "running") and run.workflow and not run.open:
         return f"everstep resume {run.id}"
     return ""
 

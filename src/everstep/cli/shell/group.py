@@ -15,7 +15,7 @@ _OWN = {
     "help": "List the commands, or explain one.",
     "exit": "Leave; Ctrl-D and quit do, too.",
 }
-_INSTEAD = ("answer", "resume")  # commands that do more here than outside
+_INSTEAD = ("resume",)  # commands that do more here than outside
 _NAMES = (*_OWN, "quit", *(name for name in COMMANDS if name != "shell"))
 
 

@@ -105,6 +105,7 @@ class RunProof:
         mark, loadable = beside.mark, _Loadable(beside)
         bodies = _Bodies(self.chunks(row.family), beside) if self.depth == "full" else None
         while seq < row.head_seq:
+            start = seq
             batch = self.backend.records(row.id, seq + 1, min(seq + _AT_ONCE, row.head_seq))
             if not batch:
                 yield Problem("E504", f"run {row.id}", f"records {seq + 1} to {row.head_seq} are gone")
@@ -124,6 +125,9 @@ class RunProof:
                     before, seq = record.digest, record.seq
             self.records += len(batch)
             self._gone_on(row, batch)
+            if seq <= start:
+                yield Problem("E501", f"run {row.id}", f"its records go in a circle behind record {start}")
+                return
         if before != row.head_digest or number != row.checkpoints:
             yield Problem("E504", f"run {row.id}", "its records do not end where the row says")
         elif fault := loadable.end():

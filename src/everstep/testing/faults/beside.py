@@ -31,8 +31,8 @@ def run(folder: Path, *, deep: bool, seed: int = 0, progress: Progress = None) -
     """8 times gc that freed something; deep: 400."""
     count = Count("prune and gc beside live writers")
     with count.timed():
-        for part in range(10 if deep else 1):  # prune looks at all of a run, so one that grew for ever would slow all down
-            _beside(folder / f"{part}.db", count, 40 if deep else 8, seed + part, progress)
+        for part in range(50 if deep else 1):  # prune and gc look at all of a run, so one that grew for ever would slow all down
+            _beside(folder / f"{part}.db", count, 8, seed + part, progress)
         count.tell_canary("a backend that forgets when a chunk was written", canary(folder))
     return count
 
