@@ -14,6 +14,7 @@ import signal
 import subprocess
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -117,7 +118,12 @@ class Server:
     def kill(self) -> None:
         """kill -9 of the server and of all that it started; `go_on` starts it again and it recovers."""
         if self._process is not None:
-            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.send_signal(signal.SIGSTOP)
+            started = _children(self._process.pid)  # each is in a session of its own
+            self._process.send_signal(signal.SIGKILL)
+            for pid in started:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
             self._end(signal.SIGKILL)
 
     def _end(self, number: int) -> None:
@@ -141,6 +147,10 @@ class Server:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.stop()
+
+
+def _children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def _as_nobody() -> dict[str, Any]:
