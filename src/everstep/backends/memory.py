@@ -438,6 +438,9 @@ class MemoryBackend:
             entry = data.runs.get(run)
             return None if entry is None or entry.waiting is None else entry.waiting.place_of(run)
 
+    def held_by(self, worker: str) -> list[str]:
+        return [place.run for place in self.places() if place.worker == worker]
+
     def places(self, queue: str | None = None, limit: int | None = None) -> list[Place]:
         data = self._open()
         with data.lock:

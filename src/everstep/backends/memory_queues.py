@@ -83,18 +83,29 @@ class MemoryQueues:
         return taken
 
     def _room(self, runs: Sequence[Any], queue: str, limits: Limits, now: int) -> Room:
-        held = [r.waiting.task.key for r in runs if r.waiting is not None and r.waiting.task.queue == queue and r.waiting.worker is not None]
+        held = [
+            r.waiting.task.key for r in runs if r.waiting is not None and r.waiting.task.queue == queue and r.waiting.worker is not None
+        ]
         self._starts[queue] = [at for at in self._starts[queue] if at > now - limits.period]
         return Room(limits, len(held), {key: held.count(key) for key in held if key is not None}, len(self._starts[queue]))
 
     def _candidates(self, runs: Sequence[Any], queue: str, now: int) -> list[Any]:
         ready = [r for r in runs if r.waiting is not None and r.waiting.task.queue == queue and r.waiting.ready is not None]
-        return sorted((r for r in ready if r.waiting.ready <= now), key=lambda r: (-r.waiting.task.priority, r.waiting.ready, r.waiting.order))
+        return sorted(
+            (r for r in ready if r.waiting.ready <= now), key=lambda r: (-r.waiting.task.priority, r.waiting.ready, r.waiting.order)
+        )
 
     def places(self, runs: Sequence[Any], queue: str | None = None) -> list[Place]:
         found = [run for run in runs if run.waiting is not None and queue in (None, run.waiting.task.queue)]
         late = 1 << 63
-        found.sort(key=lambda r: (r.waiting.task.queue, -r.waiting.task.priority, late if r.waiting.ready is None else r.waiting.ready, r.waiting.order))
+        found.sort(
+            key=lambda r: (
+                r.waiting.task.queue,
+                -r.waiting.task.priority,
+                late if r.waiting.ready is None else r.waiting.ready,
+                r.waiting.order,
+            )
+        )
         return [run.waiting.place_of(run.row.id) for run in found]
 
     def depths(self, places: Sequence[Place], facts: dict[str, str], minutes: int) -> list[Depth]:

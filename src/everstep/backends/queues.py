@@ -120,6 +120,9 @@ class Queues(Protocol):
     def place(self, run: str) -> Place | None:
         """Where a run stands; None if it is in no queue or has ended."""
 
+    def held_by(self, worker: str) -> list[str]:
+        """The runs of queues that a worker has."""
+
     def places(self, queue: str | None = None, limit: int | None = None) -> list[Place]:
         """All places, or those of a queue, in the order in which they would be taken."""
 
@@ -184,6 +187,18 @@ def settled(row: RunRow, letters: Iterable[tuple[str, int | None]], now: int) ->
     if row.status == Status.FAILED and not dues:
         return FAILED, None
     return None, min(dues, default=None)
+
+
+def gather(
+    counts: dict[str, Sequence[Any]], ticks: dict[tuple[str, int], Sequence[int]], limited: Iterable[str], minutes: int
+) -> list[Depth]:
+    """What is in each queue, from what was counted in it, what happened so many minutes ago, and which have limits."""
+    found: list[Depth] = []
+    for name in sorted({*counts, *limited, *(queue for queue, _ in ticks)}):
+        ready, later, waiting, running, oldest = counts.get(name, (0, 0, 0, 0, None))
+        happened = [list(ticks.get((name, back), (0, 0, 0, 0))) for back in range(minutes)]
+        found.append(Depth(name, ready, later, waiting, running, oldest, happened))
+    return found
 
 
 def task_of(about: dict[str, Any]) -> Task | None:

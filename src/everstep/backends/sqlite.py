@@ -265,6 +265,10 @@ class SqliteBackend:
         self._check_open()
         return sqlite_queues.place(self._reader, run)
 
+    def held_by(self, worker: str) -> list[str]:
+        self._check_open()
+        return sqlite_queues.held_by(self._reader, worker)
+
     def places(self, queue: str | None = None, limit: int | None = None) -> list[Place]:
         self._check_open()
         return sqlite_queues.places(self._reader, queue, limit)

@@ -12,7 +12,7 @@ from typing import Any
 
 import apsw
 
-from everstep.backends.queues import LIMITS, Claim, Claimed, Depth, Limits, Place, Room, Task
+from everstep.backends.queues import LIMITS, Claim, Claimed, Depth, Limits, Place, Room, Task, gather
 from everstep.backends.sqlite_leases import Leases
 from everstep.backends.sqlite_reader import SQL, Reader
 from everstep.backends.sqlite_rows import fact_from, worker_from
@@ -131,6 +131,11 @@ def place(reader: Reader, run: str) -> Place | None:
         return None if found is None else place_from(found)
 
 
+def held_by(reader: Reader, worker: str) -> list[str]:
+    with reader.snapshot() as cursor:
+        return [str(run) for (run,) in cursor.execute(SQL["held_by"], (worker,))]
+
+
 def twin(reader: Reader, task: Task) -> str | None:
     with reader.snapshot() as cursor:
         found: Any = cursor.execute(SQL["twin"], (task.queue, task.dedupe)).fetchone()
@@ -148,13 +153,9 @@ def depths(reader: Reader, minutes: int) -> list[Depth]:
     newest = now // _MINUTE
     with reader.snapshot() as cursor:
         counts: dict[Any, Any] = {queue: rest for queue, *rest in cursor.execute(SQL["depths"], (now,))}
-        ticks: dict[Any, Any] = {(queue, minute): rest for queue, minute, *rest in cursor.execute(SQL["ticks"], (newest - minutes,))}
+        ticked: list[Any] = cursor.execute(SQL["ticks"], (newest - minutes,)).fetchall()
         limited = [str(name).removeprefix(LIMITS) for name, *_ in cursor.execute(SQL["facts"], (LIMITS,))]
-    names = sorted({*counts, *limited, *(queue for queue, _ in ticks)})
-    return [
-        Depth(name, *counts.get(name, (0, 0, 0, 0, None)), [ticks.get((name, newest - back), [0, 0, 0, 0]) for back in range(minutes)])
-        for name in names
-    ]
+    return gather(counts, {(queue, newest - minute): rest for queue, minute, *rest in ticked}, limited, minutes)
 
 
 class Bell:

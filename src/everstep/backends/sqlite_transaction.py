@@ -18,8 +18,8 @@ import apsw
 from everstep.backends import queries
 from everstep.backends.base import MAX_SEQ, Commit
 from everstep.backends.matching import meta_scalars
-from everstep.backends.sqlite_feed import FeedWriter
 from everstep.backends.queues import ENDED, Task, settled
+from everstep.backends.sqlite_feed import FeedWriter
 from everstep.backends.sqlite_format import FORMAT
 from everstep.backends.sqlite_rows import (
     Values,

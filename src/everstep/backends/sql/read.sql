@@ -245,3 +245,7 @@ SELECT queue, sum(ready <= ?1), sum(ready > ?1), sum(ready IS NULL AND worker IS
 -- name: ticks
 -- What happened in each queue since.
 SELECT queue, minute, claimed, ended, failed, deaths FROM ticks WHERE minute > ?
+
+-- name: held_by
+-- The runs of queues that a worker has.
+SELECT r.id FROM tasks t JOIN runs r ON r.pk = t.run WHERE t.worker = ?

@@ -27,7 +27,9 @@ class QueuesSuite(Suite):
         backend.commit(Commit(row, None, letters=letters, task=Task(**({"queue": "q"} | task))))  # type: ignore[arg-type]
         return row
 
-    def claim(self, backend: Backend, most: int = 1, worker: Worker | None = None, queues: tuple[str, ...] = ("q",), **more: object) -> list[RunRow]:
+    def claim(
+        self, backend: Backend, most: int = 1, worker: Worker | None = None, queues: tuple[str, ...] = ("q",), **more: object
+    ) -> list[RunRow]:
         asked = Claim(worker or new_worker(), queues, more.get("workflows", ("w",)), most, more.get("without", ()))  # type: ignore[arg-type]
         return [taken.row for taken in backend.claim(asked) if taken.row is not None]
 
@@ -53,6 +55,7 @@ class QueuesSuite(Suite):
         (taken,) = self.claim(backend, 5, worker)
         assert (taken.id, taken.epoch, taken.worker) == (row.id, row.epoch + 1, worker.id)
         assert backend.run(row.id) == taken
+        assert backend.held_by(worker.id) == [row.id]
         assert taken.check == taken.digest()
         assert self.claimed(backend, 5) == []
         with pytest.raises(LeaseHeld):
@@ -270,7 +273,8 @@ class QueuesSuite(Suite):
         handles = [open_handle() for _ in range(3)]
         handles[0].set_fact(LIMITS + "q", Limits(concurrency=1).text())
         names = {self.enqueue(handles[0]).id for _ in range(12)}
-        active, most, done, guard = 0, 0, set(), threading.Lock()
+        active, most, guard = 0, 0, threading.Lock()
+        done: set[str] = set()
 
         def work(handle: Backend) -> None:
             nonlocal active, most
