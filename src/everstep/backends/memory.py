@@ -413,14 +413,14 @@ class MemoryBackend:
         with data.lock:
             taken: list[Claimed] = []
             for run in data.queues.choose(list(data.runs.values()), claim, data.facts):
-                before, deaths = run.row.worker, run.waiting.deaths if run.waiting is not None else 0
+                queue, before, deaths = run.waiting.task.queue, run.row.worker, run.waiting.deaths
                 if run.row.digest() != run.row.check:
-                    taken.append(Claimed(run.row.id, None, before, deaths))
+                    taken.append(Claimed(run.row.id, queue, None, before, deaths))
                     continue
                 data.workers[claim.worker.id] = replace(claim.worker)
                 self._own_workers.add(claim.worker.id)
                 row = self._reseal(run, run.row.epoch + 1, claim.worker.id, clocks.clock.now_us())
-                taken.append(Claimed(row.id, row, before, deaths))
+                taken.append(Claimed(row.id, queue, row, before, deaths))
             return taken
 
     def free(self, known_dead: Sequence[str] = ()) -> int:

@@ -31,8 +31,8 @@ def claim(connection: Connection, sql: bytes, bucket: int, asked: Claim) -> list
 
 
 def _claimed(values: tuple[Any, ...]) -> Claimed:
-    run, before, deaths, sound, *row = values
-    return Claimed(run, run_from(tuple(row)) if sound else None, before, deaths)
+    run, queue, before, deaths, sound, *row = values
+    return Claimed(run, queue, run_from(tuple(row)) if sound else None, before, deaths)
 
 
 def dead_here(readers: Readers) -> list[str]:

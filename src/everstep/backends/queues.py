@@ -85,6 +85,7 @@ class Claimed:
     """A run that a worker has now; without a row if that is damaged, and so could not be taken. `before` is who had it and died, if anybody did."""
 
     run: str
+    queue: str
     row: RunRow | None
     before: str | None
     deaths: int

@@ -49,7 +49,7 @@ class Queues:
             if len(taken) == most or room.full:
                 break
             if workflow in claim.workflows and run not in claim.without and room.takes(key):
-                found = self._take(transaction, run, claim.worker, deaths)
+                found = self._take(transaction, run, queue, claim.worker, deaths)
                 if found is None:
                     continue
                 taken.append(found)
@@ -58,12 +58,12 @@ class Queues:
                     self._note(transaction, queue, room.limits, now)
         return taken
 
-    def _take(self, transaction: Transaction, run: str, worker: Worker, deaths: int) -> Claimed | None:
+    def _take(self, transaction: Transaction, run: str, queue: str, worker: Worker, deaths: int) -> Claimed | None:
         try:
             _, before = transaction.existing(run)
-            return Claimed(run, self._leases.acquire(transaction, (run, worker)), before.worker, deaths)
+            return Claimed(run, queue, self._leases.acquire(transaction, (run, worker)), before.worker, deaths)
         except Damaged:
-            return Claimed(run, None, None, deaths)
+            return Claimed(run, queue, None, None, deaths)
         except LeaseHeld:
             return None
 

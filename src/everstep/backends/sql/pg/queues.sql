@@ -198,7 +198,7 @@ $$;
 CREATE OR REPLACE FUNCTION {schema}.claim(
     p_bucket smallint, p_queues text[], p_workflows text[], p_without text[], p_most integer,
     p_id text, p_host text, p_pid bigint, p_boot text, p_started_at bigint, p_expires_boot bigint, p_left bigint, p_process text
-) RETURNS TABLE (claimed text, before text, died integer, sound boolean, run {schema}.runs)
+) RETURNS TABLE (claimed text, queue text, before text, died integer, sound boolean, run {schema}.runs)
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     v_queue text;
@@ -211,6 +211,7 @@ BEGIN
             FROM {schema}.claim_from(p_bucket, p_id, v_queue, p_workflows, p_without, v_left) c
         LOOP
             claimed := v_found.claimed;
+            queue := v_queue;
             before := v_found.before;
             died := v_found.died;
             sound := v_found.sound;

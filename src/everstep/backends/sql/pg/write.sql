@@ -94,7 +94,7 @@ SELECT {schema}.set_fact(%b::smallint, %b::text, %b::text, %b::bytea)
 
 -- name: claim
 -- Give runs to a worker.
-SELECT claimed, before, died, sound, (run).pk, (run).id, (run).key, (run).family, (run).workflow, (run).session, (run).tags, (run).note,
+SELECT claimed, queue, before, died, sound, (run).pk, (run).id, (run).key, (run).family, (run).workflow, (run).session, (run).tags, (run).note,
     (run).meta, (run).parent, (run).parent_number, (run).created_at, (run).status, (run).updated_at, (run).head_seq, (run).head_digest,
     (run).checkpoints, (run).stored, (run).epoch, (run).worker, (run).since, (run)."check"
 FROM {schema}.claim(
