@@ -8,6 +8,7 @@ import click
 
 from everstep.cli.app import App
 from everstep.cli.app import command as make
+from everstep.cli.files import replace
 from everstep.cli.plain import dumps, to_json
 from everstep.cli.refs import REF
 from everstep.cli.text import safe
@@ -30,16 +31,9 @@ def command(app: App, ref: str, output: str | None, newest_good: bool) -> None:
             state = store.load(name)
     text = dumps(to_json(state), indent=2)
     if output is not None:
-        _write(Path(output), text + "\n")
+        replace(Path(output), text + "\n")  # half a state would be worse than none
         app.out.say(f"{name} -> {output}")
     if app.out.as_json:
         app.out.data("restore", {"ref": name, "state": to_json(state) if output is None else None, "file": output})
     elif output is None:
         app.out.line(text)
-
-
-def _write(path: Path, text: str) -> None:
-    """All of it or nothing: half a state would be worse than none."""
-    temporary = path.with_name(f".{path.name}.new")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(path)
