@@ -9,9 +9,9 @@ import click
 from everstep.cli.app import App
 from everstep.cli.app import command as make
 from everstep.cli.files import replace
+from everstep.cli.loading import load_newest_good
 from everstep.cli.plain import dumps, to_json
 from everstep.cli.refs import REF
-from everstep.cli.text import safe
 
 
 @make("restore")
@@ -22,10 +22,7 @@ def command(app: App, ref: str, output: str | None, newest_good: bool) -> None:
     """Print the state of REF as JSON. The run is not changed."""
     with app.open() as store:
         if newest_good:
-            found = store.load(ref, newest_good=True)
-            name, state = f"{found.run}@{found.number}", found.state
-            if found.skipped:
-                app.out.say(safe(str(found), lines=True), "yellow")
+            name, state = load_newest_good(app, store, ref)
         else:
             name = store.checkpoint(ref).ref
             state = store.load(name)
