@@ -571,6 +571,12 @@ def test_explain_knows_every_code(shop: Shop) -> None:
     assert shop.call("explain", "E999").code == 3
 
 
+def test_the_figures_of_stats_stand_below_each_other(shop: Shop) -> None:
+    lines = shop.call("stats").ok().lines
+    assert {"full copies", "steps", "spent"} <= {line.partition("  ")[0] for line in lines}
+    assert {re.search(r"  +(?=\S)", line).end() for line in lines} == {len("full copies  ")}  # type: ignore[union-attr]
+
+
 def test_migrate_looks_first(shop: Shop) -> None:
     data = shop.json("migrate", "--dry-run")
     assert data["from"] == data["to"]
@@ -588,3 +594,17 @@ def test_migrate_brings_an_old_store_up(empty: Shop) -> None:
     done = empty.json("migrate", "--store", "old.db")
     assert (done["from"], done["to"]) == (1, said["to"])
     assert empty.json("migrate", "--store", "old.db")["from"] == said["to"]
+
+
+@pytest.mark.parametrize(
+    "option", [("runs", "--where"), ("checkpoint", "r", "--meta"), ("fork", "loop", "--set"), ("resume", "waits", "--answer")]
+)
+def test_a_pair_without_a_name_or_a_value_is_refused_by_every_option(option: tuple[str, ...], shop: Shop) -> None:
+    (shop.folder / "s.json").write_text("{}")
+    before = shop.counts()
+    for text in ("novalue", "=noname"):
+        more = ("--state", "s.json") if option[0] == "checkpoint" else ()
+        called = shop.call(*option, text, *more)
+        assert called.code == 2, called.err
+        assert f"{option[-1]} '{text}' is no " in called.err
+    assert shop.counts() == before

@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import click
+
 from everstep.errors import InvalidArgument
 
 _YAML = (".yaml", ".yml")
@@ -90,6 +92,14 @@ def arguments(given: tuple[str, ...]) -> tuple[list[Any], dict[str, Any]]:
         else:
             args.append(value_of(text))
     return args, named
+
+
+def pair(text: str, option: str, what: str) -> tuple[str, Any]:
+    """The name and the value that an option such as --meta gives as KEY=VALUE."""
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise click.UsageError(f"{option} {text!r} is no {what}")
+    return name, value_of(value)
 
 
 def value_of(text: str) -> Any:
