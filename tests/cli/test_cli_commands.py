@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
 from random import Random
 
@@ -608,3 +609,17 @@ def test_a_pair_without_a_name_or_a_value_is_refused_by_every_option(option: tup
         assert called.code == 2, called.err
         assert f"{option[-1]} '{text}' is no " in called.err
     assert shop.counts() == before
+
+
+def test_a_file_that_failed_as_it_was_loaded_is_loaded_anew(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    program = shop.folder / "half_made_program.py"
+    program.write_text("def hello():\n    return 'half'\n\nraise OSError('not today')\n")
+    assert shop.call("run", "half_made_program.py:hello").code == 1
+    assert "half_made_program" not in sys.modules
+    assert "not today" in shop.call("run", "half_made_program.py:hello").err
+    program.write_text("import everstep\n\n@everstep.workflow\ndef hello():\n    return 'whole'\n")
+    try:
+        assert shop.call("run", "half_made_program.py:hello").ok().out == "whole\n"
+    finally:
+        sys.modules.pop("half_made_program", None)

@@ -52,8 +52,19 @@ def _from_file(path: Path) -> Any:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     sys.path.insert(0, str(path.absolute().parent))
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        _forget(name, known)
+        raise
     return module
+
+
+def _forget(name: str, known: Any) -> None:
+    """Take a half-made module back, or the next one who asks would get it. What had its name before has it again."""
+    sys.modules.pop(name, None)
+    if known is not None:
+        sys.modules[name] = known
 
 
 def load(target: str) -> Any:
