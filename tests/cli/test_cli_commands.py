@@ -434,7 +434,7 @@ def test_only_a_run_of_a_workflow_is_said_to_be_resumed(shop: Shop) -> None:
     assert "everstep resume" not in plain(shop.terminal("show", "loop-failed").out)
     child = shop.spawn("resume", *IMPORT)
     child.expect_exact("Which one to resume")
-    assert re.findall(r"^ +\d+  (\S+)", child.before.decode(), re.MULTILINE) == ["broken", "other", "waits"]
+    assert re.findall(r"^ +\d+  (\S+)", child.before, re.MULTILINE) == ["broken", "other", "waits"]
     child.sendeof()
     assert ended(child).code == 130
 
