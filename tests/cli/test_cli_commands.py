@@ -623,3 +623,17 @@ def test_a_file_that_failed_as_it_was_loaded_is_loaded_anew(shop: Shop, monkeypa
         assert shop.call("run", "half_made_program.py:hello").ok().out == "whole\n"
     finally:
         sys.modules.pop("half_made_program", None)
+
+
+def test_config_migrate_rewrites_the_file_and_leaves_its_mode(empty: Shop) -> None:
+    file = empty.folder / "everstep.toml"
+    file.write_text("retention_days = 30\n")
+    file.chmod(0o640)
+    assert empty.json("config", "migrate", "--dry-run")["changes"]
+    assert file.read_text() == "retention_days = 30\n"
+    assert empty.json("config", "migrate")["changes"]
+    assert empty.json("config", "show", "retention.keep_within")["retention.keep_within"]["value"] == "30d"
+    assert "retention_days" not in file.read_text()
+    assert file.stat().st_mode & 0o777 == 0o640
+    assert [path.name for path in empty.folder.iterdir()] == ["everstep.toml"]
+    assert empty.json("config", "migrate")["changes"] == []
