@@ -58,7 +58,7 @@ def prepare(address: Address, create: bool) -> Connection:
         version = version_of(connection, address)
         if version < FORMAT:
             if not version and not create:
-                raise NotAStore(f"there is no store at {address.url}")
+                raise NotAStore.nothing_at(address.url)
             version = _migrate(connection, address)
         if version > FORMAT:
             raise NewerFormat(f"{address.url} has format {version}; this version of Everstep knows formats up to {FORMAT}")
