@@ -38,6 +38,7 @@ ROWS = {
     "upkeep": "prune and gc of 10,000 checkpoints beside a writer: seconds, space given back, the writer's longest wait",
     "retention": "deciding which of 100,000 checkpoints stay",
     "limits": "1,000 writers on one run, 1,000 runs at once, 20 processes: nothing lost",
+    "postgres": "a durable checkpoint and a durable step in PostgreSQL: floor, round trips",
     "verify": "proving a store whole, in three depths",
     "startup": "import everstep",
     "cli": "the command line: --help, and runs, show, log and diff on a store of 100,000 runs and 1,000,000 records",

@@ -43,6 +43,7 @@ class Options:
     verified_states: int = 3
     peer_turns: int = 1_000
     peer_rounds: int = 3
+    postgres_turns: int = 2_000
 
 
 def full(folder: Path, peers: bool) -> Options:
@@ -80,4 +81,5 @@ def quick(folder: Path, peers: bool) -> Options:
         verified_states=1,
         peer_turns=200,
         peer_rounds=1,
+        postgres_turns=500,
     )
