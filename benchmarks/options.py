@@ -44,6 +44,9 @@ class Options:
     peer_turns: int = 1_000
     peer_rounds: int = 3
     postgres_turns: int = 2_000
+    rate_settings: tuple[str, ...] = ("threads:1", "threads:16", "tasks:100")
+    rate_seconds: float = 1.0
+    rate_rounds: int = 2
 
 
 def full(folder: Path, peers: bool) -> Options:
@@ -82,4 +85,6 @@ def quick(folder: Path, peers: bool) -> Options:
         peer_turns=200,
         peer_rounds=1,
         postgres_turns=500,
+        rate_seconds=0.5,
+        rate_rounds=1,
     )
