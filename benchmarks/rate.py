@@ -1,9 +1,9 @@
 """The child process that finds how much one program gets done: `python -m benchmarks.rate NAME URL SECONDS SETTINGS`.
 
 It runs workflows of 1 KB steps on so many threads ("threads:16") or asyncio tasks ("tasks:100") at once: first workflows without end, whose steps
-are counted, then workflows of one step, which are counted themselves. Prints {"rates": [{setting, steps, runs}], "trips": {run, step}} as JSON:
-how many a second, and how many round trips to the server a one-step workflow makes and each further step. A missing package is printed as
-{"missing": ...}.
+are counted, then workflows of one step, which are counted themselves. Prints {"rates": [{setting, steps, runs}], "trips": {runs, steps}} as
+JSON: how many a second and the milliseconds of processor time of this process for each; and how many round trips to the server a one-step
+workflow makes, and each further step. A missing package is printed as {"missing": ...}.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterator
 from importlib import import_module
 from itertools import count
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any, cast
 
 from benchmarks import workload
@@ -30,6 +30,8 @@ WATCHED = 10
 PATIENCE = 60.0
 PAUSE = 0.01
 ITEMS = workload.messages(50)
+
+Rate = tuple[float, float]
 
 
 class Tally:
@@ -67,26 +69,26 @@ class Window:
         self._width = width
         self._seconds = seconds
         self._limit = perf_counter() + PATIENCE
-        self._opened: tuple[float, int] | None = None
+        self._opened: tuple[float, float, int] | None = None
 
-    def look(self) -> float | None:
-        """How many a second, if it has closed."""
+    def look(self) -> Rate | None:
+        """How many a second, and the milliseconds of processor time of each, if it has closed."""
         now, done = perf_counter(), self._tally.done[self._what]
         if self._tally.errors:
             raise self._tally.errors[0]
         if now > self._limit:
             raise TimeoutError(f"only {done} {self._what} within {PATIENCE:.0f} s")
         if self._opened is None:
-            self._opened = (now, done) if len(self._tally.begun) >= self._width else None
+            self._opened = (now, process_time(), done) if len(self._tally.begun) >= self._width else None
             return None
-        start, first = self._opened
+        start, spent, first = self._opened
         if now - start < self._seconds or done - first < 2 * self._width:
             return None
         self._tally.going = False
-        return (done - first) / (now - start)
+        return (done - first) / (now - start), (process_time() - spent) / (done - first) * 1e3
 
 
-def in_threads(program: Program, width: int, what: str, seconds: float, tally: Tally) -> float:
+def in_threads(program: Program, width: int, what: str, seconds: float, tally: Tally) -> Rate:
     def work() -> None:
         try:
             while tally.going:
@@ -106,13 +108,13 @@ def in_threads(program: Program, width: int, what: str, seconds: float, tally: T
     return rate
 
 
-async def in_tasks(program: Program, width: int, what: str, seconds: float, tally: Tally) -> float:
+async def in_tasks(program: Program, width: int, what: str, seconds: float, tally: Tally) -> Rate:
     async def work() -> None:
         while tally.going:
             await program.talk_async(tally.id(), LENGTHS[what], tally)
             tally.run()
 
-    async def watch() -> float:
+    async def watch() -> Rate:
         window = Window(tally, what, width, seconds)
         while (rate := window.look()) is None:
             await asyncio.sleep(PAUSE)
@@ -140,7 +142,7 @@ def phases(peer: RatePeer, url: str, seconds: float, settings: list[str]) -> Ite
         yield {"setting": setting, **found}
 
 
-async def in_a_loop(peer: RatePeer, url: str, width: int, what: str, seconds: float, tally: Tally) -> float:
+async def in_a_loop(peer: RatePeer, url: str, width: int, what: str, seconds: float, tally: Tally) -> Rate:
     async with peer.opened_async(url, width) as program:
         return await in_tasks(program, width, what, seconds, tally)
 
@@ -156,7 +158,7 @@ def trips(peer: RatePeer, url: str) -> dict[str, float]:
             for _ in range(WATCHED):
                 program.talk(tally.id(), length, tally)
             found[length] = (wire.trips - before) / WATCHED
-    return {"run": found[1], "step": (found[1 + WATCHED] - found[1]) / WATCHED}
+    return {"runs": found[1], "steps": (found[1 + WATCHED] - found[1]) / WATCHED}
 
 
 def main() -> None:

@@ -29,10 +29,10 @@ TIMEOUT = 120
 
 @dataclass
 class Rates:
-    """What one program showed: for each setting and kind of work a figure for each round."""
+    """What one program showed: for each setting and kind of work the rate and the processor time of each round."""
 
-    steps: dict[str, list[float]] = field(default_factory=dict)
-    runs: dict[str, list[float]] = field(default_factory=dict)
+    steps: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
+    runs: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
     trips: dict[str, float] = field(default_factory=dict)
     problem: str = ""
     broken: bool = False
@@ -44,7 +44,11 @@ class Rates:
         self.trips = said["trips"]
 
     def medians(self, kind: str) -> dict[str, float]:
-        return {setting: median(found) for setting, found in getattr(self, kind).items()}
+        return {setting: median(rate for rate, _ in found) for setting, found in getattr(self, kind).items()}
+
+    def spent(self, kind: str) -> float:
+        """Milliseconds of processor time of the program for each, in its best setting."""
+        return median(spent for _, spent in getattr(self, kind)[self.best(kind)[1]])
 
     def best(self, kind: str) -> tuple[float, str]:
         return max((rate, setting) for setting, rate in self.medians(kind).items())
@@ -115,8 +119,9 @@ def _peer(kind: str, name: str, rates: Rates) -> Line:
     found = rates.medians(kind)
     best, _ = rates.best(kind)
     note = "; ".join(f"{_shown(setting)} {rate:,.0f}/s" for setting, rate in found.items())
-    trips = rates.trips["step" if kind == "steps" else "run"]
-    return Line(f"  {RATE_LABELS[name]}", f"{best:,.0f}/s", note=f"{note}; round trips: {trips:.1f} each", raw={**found, "trips": trips})
+    trips, spent = rates.trips[kind], rates.spent(kind)
+    said = f"{note}; each {trips:.1f} round trips and {spent:.2f} ms of the program's processor time"
+    return Line(f"  {RATE_LABELS[name]}", f"{best:,.0f}/s", note=said, raw={**found, "trips": trips, "processor_ms": spent})
 
 
 def _shown(setting: str) -> str:
