@@ -18,13 +18,19 @@ from everstep.runtime.policy import Policy, manual
 from everstep.store.query import check_note, check_tags, check_text, to_meta
 
 if TYPE_CHECKING:  # what drives runs is imported when a run is opened
+    from datetime import timedelta
+
     from everstep.config.settings import Settings
     from everstep.redact import Redactor
     from everstep.runtime.budget import Budget
+    from everstep.runtime.enqueue import Enqueued
     from everstep.runtime.mode import Replay
     from everstep.runtime.recorder import Durability
     from everstep.runtime.resumable import Resumable
     from everstep.runtime.run import Run
+    from everstep.runtime.schedules import Missed
+    from everstep.runtime.schedules import Schedule as Scheduled
+    from everstep.runtime.worker import Worker
     from everstep.store.upkeep.cleanup import Schedule
     from everstep.store.upkeep.retention import Retention
 
@@ -101,6 +107,93 @@ class Store(Host):
         if not self.enabled:
             return flows.call_plain(workflow, args, kwargs, id)
         return flows.start(self, workflow, args, kwargs, id, {})
+
+    def enqueue(
+        self,
+        workflow: Callable[..., Any] | str,
+        /,
+        *args: Any,
+        id: str | None = None,
+        queue: str = "default",
+        priority: int = 0,
+        delay: float | timedelta | None = None,
+        key: str | None = None,
+        dedupe: str | None = None,
+        **kwargs: Any,
+    ) -> Enqueued:
+        """Have a worker run a workflow with this input; gives an `Enqueued` with its id, whose `wait()` gives the outcome.
+
+        A workflow that this process does not have is given by its name. Of the runs of a `queue`, higher priorities come first, then the
+        longest ready; `delay` is in seconds. Limits for each `key` are set by `store.limit`. While a run of the queue with the same `dedupe`
+        has not ended, that one is given instead of a second. Inside a run this is a step, and is not done again by a replay.
+        """
+        from everstep.backends.queues import Task
+        from everstep.runtime import enqueue as queueing
+
+        return queueing.enqueue(self, workflow, args, kwargs, id, Task(queue, priority, key, dedupe), delay)
+
+    def limit(
+        self, queue: str, *, concurrency: int | None = None, per_key: int | None = None, rate: tuple[int, float] | None = None
+    ) -> None:
+        """Say how many runs of a queue, and of one key in it, may be driven at once, and how many may be taken in how many seconds.
+
+        Holds for all workers together, from now on; what is left out has no limit.
+        """
+        from everstep.runtime import enqueue as queueing
+
+        queueing.set_limits(self, queue, concurrency, per_key, rate)
+
+    def queues(self, minutes: int = 5) -> list[Any]:
+        """What is in each queue, and what happened in it lately."""
+        return self.backend.depths(minutes)
+
+    def worker(
+        self, queues: Iterable[str] | str = "default", concurrency: int = 8, *, recover: bool = True, max_deaths: int = 5, tell: Any = None
+    ) -> Worker:
+        """A worker for this process: `store.worker().run()`. `everstep worker` is the same on the command line.
+
+        `recover` also wakes and takes over runs of known workflows outside of queues; a run with which `max_deaths` workers died without its
+        getting on is not tried again; `tell` is called with a dict for everything that happens.
+        """
+        from everstep.runtime.worker import Worker
+
+        names = [queues] if isinstance(queues, str) else list(queues)
+        return Worker(self, names, concurrency, recover=recover, max_deaths=max_deaths, tell=tell)
+
+    def schedule(
+        self,
+        name: str,
+        workflow: Callable[..., Any] | str,
+        /,
+        *args: Any,
+        cron: str,
+        zone: str = "UTC",
+        missed: Missed = "once",
+        queue: str = "default",
+        priority: int = 0,
+        key: str | None = None,
+        **kwargs: Any,
+    ) -> Scheduled:
+        """Have a workflow enqueued again and again, at the times of a cron expression in a time zone; any worker fires it.
+
+        `missed`: what is done about times at which no worker was there: once for all of them, skip, or all. A schedule of that name is changed.
+        """
+        from everstep.backends.queues import Task
+        from everstep.runtime import schedules
+
+        return schedules.schedule(self, name, workflow, args, kwargs, cron, zone, missed, Task(queue, priority, key))
+
+    def unschedule(self, name: str) -> None:
+        """Forget a schedule. What it has enqueued stays."""
+        from everstep.runtime import schedules
+
+        schedules.unschedule(self, name)
+
+    def schedules(self) -> list[Scheduled]:
+        """All schedules, by name."""
+        from everstep.runtime import schedules
+
+        return schedules.schedules(self)
 
     def resume(
         self,

@@ -10,6 +10,7 @@
     ├── AmbiguousRef        E202  an id prefix that fits several runs
     ├── RunExists           E203  an id that is taken
     ├── PrunedCheckpoint    E204  a checkpoint whose state was dropped by retention (a NotFound)
+    ├── AlreadyQueued       E205  a run with the same dedupe waits in the queue (a RunExists)
     ├── LeaseHeld           E301  another writer has the run open
     ├── LostLease           E302  this writer was overtaken
     ├── Conflict            E303  the run moved on underneath this write
@@ -41,7 +42,8 @@
     ├── GateTimeout         E605  nobody answered in time, and there is no default
     ├── StepTimeout         E606  a step took too long
     ├── DefinitionChanged   E607  the definition is no longer the one that the run began with
-    └── InvalidWorkflow     E608  a workflow document that makes no sense
+    ├── InvalidWorkflow     E608  a workflow document that makes no sense
+    └── WorkerDied          E609  one worker after the other died with this run
     (BaseException)
     └── Suspended           E620  not an error: unwinds a program whose run stops here
         ├── Waiting         E621  the run waits for an answer or for a time
@@ -152,6 +154,17 @@ class RunExists(EverstepError):
 
     code = "E203"
     remedy = "Choose another id, or open the existing run with store.run(id)."
+
+
+class AlreadyQueued(RunExists):
+    """A run with the same `dedupe` waits in the queue or is driven."""
+
+    code = "E205"
+    remedy = "Wait for that one to end, or leave out dedupe."
+
+    def __init__(self, queue: str, dedupe: str, run: str | None = None):
+        self.run = run
+        super().__init__(f"the queue {queue!r} has a run for {dedupe!r}" + (f": {run}" if run else ""))
 
 
 class PrunedCheckpoint(NotFound):
@@ -452,6 +465,13 @@ class InvalidWorkflow(EverstepError):
         self.file, self.line = file, line
         place = f"{file or 'workflow'}:{line}: " if line is not None else f"{file}: " if file else ""
         super().__init__(place + message, remedy=remedy)
+
+
+class WorkerDied(EverstepError):
+    """One worker after the other died while it drove this run."""
+
+    code = "E609"
+    remedy = "Look at what the step does that kills its process (memory, a crash in C code), then resume the run: store.resume(run_id)."
 
 
 class Suspended(BaseException):

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from everstep.backends.queues import Queues, Task
 from everstep.backends.upkeep import Upkeep
 from everstep.records import Letter, Record, RunRow, Tag, Worker
 
@@ -31,7 +32,8 @@ class Commit:
     created exists, with `NotFound` if it shall be created as a fork (its family is not its key) and its parent is gone. `records` follow `was.head_seq` without a gap. `chunks` are (digest, frame) pairs of the run's family;
     one that is stored already is replaced, which heals it if it was damaged, unless the new frame is shorter. The tags of checkpoint records become tag rows.
     `read` names letters of this run that are removed (one that is not there is no fault); then `letters` are posted to it, as `post` does.
-    `waiting` is set by the backend: how many letters the run has after this commit.
+    `task` gives the run a place in a queue; refused with `AlreadyQueued` if the run is created by this commit and another one of the
+    queue that has not ended is its double. `waiting` is set by the backend: how many letters the run has after this commit.
     """
 
     run: RunRow
@@ -40,6 +42,7 @@ class Commit:
     chunks: Sequence[tuple[bytes, bytes]] = ()
     letters: Sequence[Letter] = ()
     read: Sequence[str] = ()
+    task: Task | None = None
     waiting: int = 0
 
 
@@ -81,8 +84,8 @@ class Manifest:
     writes: int = 0
 
 
-class Backend(Upkeep, Protocol):
-    """What a backend does: some twenty methods of plain storage here, and those of `Upkeep`. All the rest of Everstep is functions over them."""
+class Backend(Upkeep, Queues, Protocol):
+    """What a backend does: some twenty methods of plain storage here, those of `Upkeep` and of `Queues`. All the rest of Everstep is functions over them."""
 
     url: str
     durable: bool

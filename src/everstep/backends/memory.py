@@ -15,8 +15,10 @@ from typing import TypeVar
 from everstep import clock as clocks
 from everstep.backends.base import Commit, Done, Manifest, Query
 from everstep.backends.matching import fits_checkpoint, fits_run
+from everstep.backends.memory_queues import MemoryQueues, Waiting
+from everstep.backends.queues import Claim, Claimed, Depth, Place, Task
 from everstep.backends.upkeep import Census, Cut
-from everstep.errors import Conflict, DamagedRun, EverstepError, LeaseHeld, LostLease, NotFound, RunExists, StoreClosed
+from everstep.errors import AlreadyQueued, Conflict, DamagedRun, EverstepError, LeaseHeld, LostLease, NotFound, RunExists, StoreClosed
 from everstep.records import ZERO, Base, Kind, Letter, Pruned, Record, RunRow, Status, Tag, Tombstone, Worker, fact_check, shift
 
 T = TypeVar("T")
@@ -33,6 +35,7 @@ class _Run:
     letters: dict[str, Letter] = field(default_factory=dict)
     pruned: Pruned | None = None
     bases: dict[int, Base] = field(default_factory=dict)
+    waiting: Waiting | None = None
 
     def checks(self) -> list[bytes]:
         """What stands for this run in the manifest."""
@@ -57,6 +60,7 @@ class _Data:
         self.places = 0
         self.feed: list[tuple[str, int, int]] = []
         self.fed = 0
+        self.queues = MemoryQueues()
 
 
 _named: dict[str, _Data] = {}
@@ -80,7 +84,7 @@ class MemoryBackend:
         data = self._open()
         was, row = commit.was, replace(commit.run)
         with data.lock:
-            run = self._new(row) if was is None else self._fenced(row.id, was)
+            run = self._new(row, commit.task) if was is None else self._fenced(row.id, was)
             del run.records[was.head_seq if was is not None else 0 :]
             run.records.extend(replace(record) for record in commit.records)
             tags = [tag for tag in _tags_of(commit) if (tag.name, tag.number) not in run.tags]
@@ -95,6 +99,9 @@ class MemoryBackend:
             commit.waiting = len(letters)
             data.runs[row.id], data.total, data.last, run.row, run.letters, data.fed = run, total, row.id, row, letters, len(data.feed)
             data.writes += 1
+            if commit.task is not None:
+                run.waiting = Waiting(commit.task, run.place)
+            data.queues.settle(run)
 
     def _keep_chunks(self, family: bytes, chunks: Sequence[tuple[bytes, bytes]]) -> None:
         stamp = self._data.writes + 1
@@ -103,9 +110,11 @@ class MemoryBackend:
             known, _ = stored.get((family, digest), (b"", 0))
             stored[family, digest] = (known if len(frame) < len(known) else frame, stamp)
 
-    def _new(self, row: RunRow) -> _Run:
+    def _new(self, row: RunRow, task: Task | None) -> _Run:
         if row.id in self._data.runs:
             raise RunExists(f"a run {row.id!r} exists already")
+        if task is not None and task.dedupe is not None and (twin := self.twin(task)) is not None:
+            raise AlreadyQueued(task.queue, task.dedupe, twin)
         parent = self._data.runs.get(row.parent) if row.parent is not None else None
         if row.parent is not None and row.family != row.key and (parent is None or parent.row.family != row.family):
             raise NotFound(f"run {row.parent!r} was deleted meanwhile: it cannot be forked any more")
@@ -202,6 +211,7 @@ class MemoryBackend:
                 return False
             total = shift(data.total, [], [letter.check])
             entry.letters, data.total, data.writes = {**entry.letters, letter.name: letter}, total, data.writes + 1
+            data.queues.settle(entry)
             return True
 
     def letters(self, run: str) -> list[Letter]:
@@ -398,6 +408,59 @@ class MemoryBackend:
             data.facts = {known: said for known, said in {**data.facts, name: value}.items() if said is not None}
             data.total, data.writes = total, data.writes + 1
 
+    def claim(self, claim: Claim) -> list[Claimed]:
+        data = self._open()
+        with data.lock:
+            taken: list[Claimed] = []
+            for run in data.queues.choose(list(data.runs.values()), claim, data.facts):
+                queue, before, deaths = run.waiting.task.queue, run.row.worker, run.waiting.deaths
+                if run.row.digest() != run.row.check:
+                    taken.append(Claimed(run.row.id, queue, None, before, deaths))
+                    continue
+                data.workers[claim.worker.id] = replace(claim.worker)
+                self._own_workers.add(claim.worker.id)
+                row = self._reseal(run, run.row.epoch + 1, claim.worker.id, clocks.clock.now_us())
+                taken.append(Claimed(row.id, queue, row, before, deaths))
+            return taken
+
+    def free(self, known_dead: Sequence[str] = ()) -> int:
+        data = self._open()
+        with data.lock:
+            held = [run for run in data.runs.values() if run.waiting is not None and run.waiting.worker is not None]
+            dead = [run for run in held if run.row.worker in known_dead or self._holder(run.row) is None]
+            for run in dead:
+                data.queues.free(run)
+            return len(dead)
+
+    def place(self, run: str) -> Place | None:
+        data = self._open()
+        with data.lock:
+            entry = data.runs.get(run)
+            return None if entry is None or entry.waiting is None else entry.waiting.place_of(run)
+
+    def held_by(self, worker: str) -> list[str]:
+        return [place.run for place in self.places() if place.worker == worker]
+
+    def places(self, queue: str | None = None, limit: int | None = None) -> list[Place]:
+        data = self._open()
+        with data.lock:
+            return data.queues.places(list(data.runs.values()), queue)[:limit]
+
+    def twin(self, task: Task) -> str | None:
+        known = self.places(task.queue)
+        return next((place.run for place in known if task.dedupe is not None and place.task.dedupe == task.dedupe), None)
+
+    def next_ready(self, queues: Sequence[str]) -> int | None:
+        return min((place.ready for place in self.places() if place.task.queue in queues and place.ready is not None), default=None)
+
+    def depths(self, minutes: int = 5) -> list[Depth]:
+        data = self._open()
+        with data.lock:
+            return data.queues.depths(data.queues.places(list(data.runs.values())), data.facts, minutes)
+
+    def bell(self, ring: Callable[[], None]) -> Callable[[], None]:
+        return self._open().queues.listen(ring)
+
     def close(self) -> None:
         self._closed = True
         with self._data.lock:
@@ -430,6 +493,7 @@ class MemoryBackend:
         entry.row = before.sealed(epoch=epoch, worker=worker, since=since)
         self._data.total = shift(self._data.total, [before.check], [entry.row.check])
         self._data.writes += 1
+        self._data.queues.settle(entry)
         return replace(entry.row)
 
 

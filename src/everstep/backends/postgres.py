@@ -4,6 +4,7 @@
     postgres_connections  the address, timeouts, the connections of readers
     postgres_writer       group commit, and what becomes of a commit whose connection was lost; postgres_commit makes the call
     postgres_leases       who may write a run, by the server's clock
+    postgres_queues       what workers take, what waits, and how a change is noticed
     postgres_listing      lists by any filter
     postgres_upkeep       pruning, sweeping, and what a store tells about itself
     postgres_rows, postgres_errors   rows and errors of PostgreSQL to ours
@@ -17,6 +18,7 @@ import os
 from collections.abc import Callable, Sequence
 from weakref import WeakSet
 
+from everstep.backends import postgres_queues as queues
 from everstep.backends import postgres_upkeep as upkeep
 from everstep.backends.base import MAX_SEQ, Commit, Done, Manifest, Query
 from everstep.backends.postgres_connections import Address, Connection, Readers, Rows, execute
@@ -25,6 +27,7 @@ from everstep.backends.postgres_leases import Leases, living
 from everstep.backends.postgres_listing import list_checkpoints, list_runs
 from everstep.backends.postgres_rows import fact_from, pruned_from, record_from, run_from
 from everstep.backends.postgres_writer import Writer
+from everstep.backends.queues import Claim, Claimed, Depth, Place, Task
 from everstep.backends.upkeep import Census, Cut
 from everstep.errors import NotFound, ReadOnly, StoreBusy, StoreClosed
 from everstep.records import Base, Letter, Pruned, Record, RunRow, Tag, Tombstone, Worker
@@ -46,6 +49,7 @@ class PostgresBackend:
         self._writer = Writer(self._address, os.urandom(1)[0] % BUCKETS, patience)
         self._leases = Leases(self._readers.sql, self._writer.sql, self._writer.bucket)
         self._stamps = upkeep.Stamps()
+        self._bells: list[queues.Bell] = []
         self._closed = False
         self._forked = False
         _stores.add(self)
@@ -244,10 +248,59 @@ class PostgresBackend:
         sql, bucket = self._writer.sql["set_fact"], self._writer.bucket
         self._write(lambda connection, _: upkeep.set_fact(connection, sql, bucket, name, value))
 
+    def claim(self, claim: Claim) -> list[Claimed]:
+        sql, bucket = self._writer.sql["claim"], self._writer.bucket
+        if not claim.most:
+            return []
+        self._leases.own(claim.worker)
+        taken = self._write(lambda connection, _: queues.claim(connection, sql, bucket, claim))
+        assert isinstance(taken, list)
+        return taken
+
+    def free(self, known_dead: Sequence[str] = ()) -> int:
+        self._check_open()
+        dead = [*known_dead, *queues.dead_here(self._readers)]
+        if not dead and self._readers.rows("abandoned") == [(False,)]:
+            return 0
+        values = (self._writer.bucket, dead)
+        freed = self._write(lambda connection, _: execute(connection, self._writer.sql["free"], values)[0][0])
+        assert isinstance(freed, int)
+        return freed
+
+    def place(self, run: str) -> Place | None:
+        found = self._rows("place", run)
+        return queues.place_from(found[0]) if found else None
+
+    def held_by(self, worker: str) -> list[str]:
+        return [str(run) for (run,) in self._rows("held_by", worker)]
+
+    def places(self, queue: str | None = None, limit: int | None = None) -> list[Place]:
+        return [queues.place_from(row) for row in self._rows("places", queue, queue, limit)]
+
+    def twin(self, task: Task) -> str | None:
+        found = self._rows("twin", task.queue, task.dedupe)
+        return str(found[0][0]) if found else None
+
+    def next_ready(self, names: Sequence[str]) -> int | None:
+        self._check_open()
+        return queues.next_ready(self._readers, names)
+
+    def depths(self, minutes: int = 5) -> list[Depth]:
+        self._check_open()
+        return queues.depths(self._readers, minutes)
+
+    def bell(self, ring: Callable[[], None]) -> Callable[[], None]:
+        self._check_open()
+        bell = queues.Bell(self._address, ring)
+        self._bells.append(bell)
+        return bell.stop
+
     def close(self) -> None:
         if self._closed:
             return
         self._closed = True
+        for bell in self._bells:
+            bell.stop()
         self._writer.close(lambda connection, _: self._leases.forget(connection))
         self._readers.close()
 

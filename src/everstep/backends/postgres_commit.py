@@ -7,16 +7,16 @@ from typing import Any
 
 from everstep.backends.base import MAX_SEQ, Commit
 from everstep.backends.postgres_rows import Values, chunk_columns, items_of, items_or_none, record_columns, run_values
-from everstep.errors import Conflict, EverstepError, LimitExceeded, LostLease, NotFound, RunExists, Written
+from everstep.errors import AlreadyQueued, Conflict, EverstepError, LimitExceeded, LostLease, NotFound, RunExists, Written
 from everstep.records import Kind, Record, RunRow, tag_check
 
-DONE, BEFORE, GONE, EPOCH, MOVED, TAKEN, ORPHAN = range(7)
+DONE, BEFORE, GONE, EPOCH, MOVED, TAKEN, ORPHAN, DOUBLE = range(8)
 _NOTHING: tuple[list[Any], ...] = ([],) * 11
 _NO_CHUNKS: tuple[list[Any], ...] = ([], [])
 _NO_TAGS: tuple[list[Any], ...] = ([],) * 4
 _NO_LETTERS: tuple[list[Any], ...] = ([],) * 6
 _NO_LABELS: tuple[list[Any], ...] = ([],) * 4
-NAMES = {19: "advance", 40: "commit", 54: "commit_more"}
+NAMES = {19: "advance", 40: "commit", 54: "commit_more", 58: "commit_task"}
 """The statement for so many arguments."""
 
 
@@ -35,12 +35,15 @@ def arguments(commit: Commit, bucket: int, again: bool) -> Values:
     tags, labels = _tags(commit), _labels(run, was)
     core = (bucket, again, delta, *fence, *run_values(run), *records, *chunks)
     plain = tags is _NO_TAGS and letters is _NO_LETTERS and labels is _NO_LABELS
+    if commit.task is not None:
+        task = commit.task
+        return (*core, *tags, *letters, *labels, task.queue, task.priority, task.key, task.dedupe)
     return core if plain else (*core, *tags, *letters, *labels)
 
 
 def _only_advances(commit: Commit, run: RunRow, was: RunRow) -> bool:
     """Whether a commit is one record with its body, and of the row only the head differs."""
-    if len(commit.records) != 1 or commit.chunks or commit.letters or commit.read:
+    if len(commit.records) != 1 or commit.chunks or commit.letters or commit.read or commit.task is not None:
         return False
     record = commit.records[0]
     if record.tags or record.body is None or record.seq != run.head_seq or record.digest != run.head_digest:
@@ -95,6 +98,8 @@ def refusal(commit: Commit, answer: Values, again: bool) -> EverstepError | None
         return None
     name, was = commit.run.id, commit.was
     written: Written = "unknown" if again and not commit.records else "no"
+    if code == DOUBLE and commit.task is not None:
+        return AlreadyQueued(commit.task.queue, commit.task.dedupe or "")
     if code == GONE or (was is None and code not in (TAKEN, ORPHAN)):
         return LostLease(f"run {name!r} was deleted while this writer had it open", written=written)
     if code == TAKEN:

@@ -58,6 +58,7 @@ class Address:
         shown += [("schema", self.schema)] if self.schema != "everstep" else []
         self.url = _joined(user.partition(":")[0] + at + host, parts.path, shown)
         self._takes_options = True
+        self.channel = f"everstep_{self.schema}"[:63]  # what those who wait for work listen to
         try:
             self._given = conninfo_to_dict(self._conninfo)
         except psycopg.ProgrammingError as error:
@@ -86,7 +87,8 @@ class Address:
         return {title: self.fill(text).encode() for title, text in queries.load(f"pg/{name}").items()}
 
     def fill(self, text: str) -> str:
-        return text.replace("{schema}", f'"{self.schema}"').replace("{lock_timeout}", f"{LOCK_SECONDS}s")
+        filled = text.replace("{schema}", f'"{self.schema}"').replace("{lock_timeout}", f"{LOCK_SECONDS}s")
+        return filled.replace("{channel}", f"'{self.channel}'")
 
 
 def _joined(place: str, path: str, asked: list[tuple[str, str]]) -> str:

@@ -8,9 +8,11 @@ Format 1 (sql/pg/0001_schema.sql), in a schema of its own:
     chunks     (bucket, stamp): by which write of which bucket each was last written
     counters   how many runs were ever created; who creates one waits for others who do, so that places become visible in order
     feed_new, feed, feed_end   commits without a position yet; those with one; the newest position
+    tasks, starts, ticks   the places of runs in queues; when runs of a queue with a rate limit were taken; what happened in each queue, minute by
+               minute, counted in the bucket of who did it
     run_tags, run_meta   the tags and scalar meta values of runs once more, for listing
     commits    a sequence: in which order commits began
-The functions of sql/pg/functions.sql are what a commit and the other writes call. Relies on nothing but PostgreSQL 13 or newer: no extension.
+The functions of sql/pg/functions.sql and sql/pg/queues.sql are what a commit and the other writes call. Relies on nothing but PostgreSQL 13 or newer: no extension.
 """
 
 from __future__ import annotations
@@ -82,7 +84,8 @@ def _migrate(connection: Connection, address: Address) -> int:
                 _make_schema(connection, address)
                 for step in range(version + 1, FORMAT + 1):
                     connection.execute(address.fill(queries.script(_STEPS[step])).encode())
-                connection.execute(address.fill(queries.script("pg/functions")).encode())
+                for script in ("pg/functions", "pg/queues"):
+                    connection.execute(address.fill(queries.script(script)).encode())
                 execute(connection, sql["set_format"], (FORMAT,))
             return max(version, FORMAT)
     except (pg.InsufficientPrivilege, pg.ReadOnlySqlTransaction) as error:

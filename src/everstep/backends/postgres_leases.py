@@ -81,6 +81,10 @@ class Leases:
         if not (again and stored.key != row.key):
             raise Conflict(f"run {row.id!r} moved on since it was read; it was not deleted")
 
+    def own(self, worker: Worker) -> None:
+        """This store has such a worker: it is forgotten when the store is closed."""
+        self._own.add(worker.id)
+
     def forget(self, connection: Connection) -> None:
         """The workers of this store are gone, and with them their leases."""
         if self._own:
@@ -106,14 +110,18 @@ class Leases:
         if worker.id not in self._own:
             execute(connection, self._write["drop_ended_workers"])
             self._own.add(worker.id)
-        name = process_name(worker.pid) if (worker.host, worker.boot) == _here() else ""
-        values = (worker.id, worker.host, worker.pid, worker.boot, worker.started_at, worker.expires_boot, _left(worker), name)
-        execute(connection, self._write["set_worker"], values)
+        execute(connection, self._write["set_worker"], known_as(worker))
 
     def _lease(self, connection: Connection, pk: int, before: RunRow, after: RunRow) -> bool:
         delta = int.from_bytes(after.check) - int.from_bytes(before.check)
         values = (self._bucket, pk, before.check, after.epoch, after.worker, after.since, after.check, delta)
         return bool(execute(connection, self._write["lease"], values)[0][0])
+
+
+def known_as(worker: Worker) -> Values:
+    """What the server is told about a worker."""
+    name = process_name(worker.pid) if (worker.host, worker.boot) == _here() else ""
+    return worker.id, worker.host, worker.pid, worker.boot, worker.started_at, worker.expires_boot, _left(worker), name
 
 
 def living(values: Values) -> Worker | None:

@@ -6,6 +6,7 @@
     sqlite_upkeep       pruning, sweeping, giving space back
     sqlite_health       what a store tells about itself: SQLite's own check, a census, its file and folder
     sqlite_witness      what was seen of a store, to notice an older one in its place
+    sqlite_queues       what workers take, what waits, and how a change is noticed
     sqlite_leases       who may write a run; OS locks that tell of a death at once
     sqlite_wal          merging and growing the WAL, off the caller's path
     sqlite_fork         what a fork does to open stores
@@ -22,8 +23,9 @@ from collections.abc import Callable, Sequence
 
 import apsw
 
-from everstep.backends import sqlite_fork, sqlite_health, sqlite_upkeep
+from everstep.backends import sqlite_fork, sqlite_health, sqlite_queues, sqlite_upkeep
 from everstep.backends.base import Commit, Done, Manifest, Query
+from everstep.backends.queues import Claim, Claimed, Depth, Place, Task
 from everstep.backends.sqlite_feed import feed_end, read_feed
 from everstep.backends.sqlite_file import BUSY_MS, SqliteFile, quoted
 from everstep.backends.sqlite_leases import Leases, WorkerLocks
@@ -33,6 +35,7 @@ from everstep.backends.sqlite_transaction import Transaction
 from everstep.backends.sqlite_wal import GROW_BYTES, WalKeeper
 from everstep.backends.sqlite_writer import Writer
 from everstep.backends.upkeep import Census, Cut
+from everstep.clock import clock
 from everstep.errors import NotFound, StoreClosed
 from everstep.records import Base, Letter, Pruned, Record, RunRow, Tag, Tombstone, Worker
 
@@ -60,6 +63,8 @@ class SqliteBackend:
         if self._file.read_only is None:
             self._locks.clean()
         self._leases = Leases(self._locks)
+        self._queues = sqlite_queues.Queues(self._leases)
+        self._bells: list[sqlite_queues.Bell] = []
         self._closed = False
         self._forked = False
         sqlite_fork.register(self)
@@ -240,10 +245,58 @@ class SqliteBackend:
         self._check_open()
         self._writer.call(sqlite_upkeep.set_fact, (name, value))
 
+    def claim(self, claim: Claim) -> list[Claimed]:
+        """A look without a write first: workers ask often, and mostly there is nothing."""
+        self._check_open()
+        ready = sqlite_queues.next_ready(self._reader, claim.queues)
+        if not claim.most or ready is None or ready > clock.now_us():
+            return []
+        taken: list[Claimed] = self._writer.call(self._queues.claim, claim)
+        return taken
+
+    def free(self, known_dead: Sequence[str] = ()) -> int:
+        self._check_open()
+        host = os.uname().nodename
+        dead = sqlite_queues.dead_holders(self._reader, lambda worker: worker.id not in known_dead and self._locks.alive(worker, host))
+        freed: int = self._writer.call(self._queues.free, dead) if dead else 0
+        return freed
+
+    def place(self, run: str) -> Place | None:
+        self._check_open()
+        return sqlite_queues.place(self._reader, run)
+
+    def held_by(self, worker: str) -> list[str]:
+        self._check_open()
+        return sqlite_queues.held_by(self._reader, worker)
+
+    def places(self, queue: str | None = None, limit: int | None = None) -> list[Place]:
+        self._check_open()
+        return sqlite_queues.places(self._reader, queue, limit)
+
+    def twin(self, task: Task) -> str | None:
+        self._check_open()
+        return sqlite_queues.twin(self._reader, task)
+
+    def next_ready(self, queues: Sequence[str]) -> int | None:
+        self._check_open()
+        return sqlite_queues.next_ready(self._reader, queues)
+
+    def depths(self, minutes: int = 5) -> list[Depth]:
+        self._check_open()
+        return sqlite_queues.depths(self._reader, minutes)
+
+    def bell(self, ring: Callable[[], None]) -> Callable[[], None]:
+        self._check_open()
+        bell = sqlite_queues.Bell(self._file.reader(), ring)
+        self._bells.append(bell)
+        return bell.stop
+
     def close(self) -> None:
         if self._closed:
             return
         self._closed = True
+        for bell in self._bells:
+            bell.stop()
         self._wal.close()
         self._reader.close()
         # The writer's connection is closed last: if no other process has the store open, SQLite merges and removes the WAL.
@@ -285,4 +338,7 @@ def _post(transaction: Transaction, asked: tuple[Letter, str]) -> bool:
     pk, row = transaction.existing(run)
     if row.key != letter.key:
         raise NotFound(f"the run {run!r} that the letter {letter.name!r} is for was deleted; another one has its id")
-    return transaction.add_letter(pk, letter)
+    if not transaction.add_letter(pk, letter):
+        return False
+    transaction.settle(pk, row)
+    return True

@@ -1,7 +1,7 @@
 """The format of a store in SQLite: what the tables hold, how they are made, how an older store is brought to it. Owns the format.
 
-Format 3 (sql/0001_schema.sql to sql/0003_trust.sql; application_id 0x45565354 "EVST", user_version 3, page size 4096, WAL,
-auto_vacuum incremental where it was made by this format or compacted since):
+Format 4 (sql/0001_schema.sql to sql/0004_queues.sql; application_id 0x45565354 "EVST", user_version 4, page size 4096, WAL,
+auto_vacuum incremental where it was made by format 3 or later, or compacted since):
     runs       one row for each run; `pk` is its place in the order of creation and is never used again
     records    the chains; id = pk of the run << 31 | seq, so that a run's records lie together and need no second index.
                body_digest is kept only where the body was pruned, otherwise it is computed from the body
@@ -14,6 +14,8 @@ auto_vacuum incremental where it was made by this format or compacted since):
     tombstones what is left of deleted runs, by the pk that they had
     facts      what the store remembers about itself, for doctor and retention; no part of the proof
     feed       the order of all commits, in parts; sqlite_feed has their bytes
+    tasks      the places of runs in queues, by pk of the run: what the first record and the letters of a run say, once more, for workers
+    starts, ticks   when runs of a queue with a rate limit were taken; what happened in each queue, minute by minute. No part of the proof
     run_tags, run_meta   the tags and scalar meta values of runs once more, for listing
     workers    who holds leases, and until when
     manifest   one row: sum of all checks, number of runs, the next pk, the pk of the run that was committed to last, the end of the
@@ -21,7 +23,7 @@ auto_vacuum incremental where it was made by this format or compacted since):
 A commit of one checkpoint changes one leaf of records, one of runs and that of the manifest; no index.
 
 Format 1 had no letters and no feed; its records are fed run by run. Format 2 had no prune marks, tombstones, stamps and facts; what
-was deleted in it gets tombstones that know only the place. A store is migrated in one transaction, step by step. Whoever is killed in it
+was deleted in it gets tombstones that know only the place. Format 3 had no queues. A store is migrated in one transaction, step by step. Whoever is killed in it
 leaves the old format behind, and of several who begin at once the first does it.
 """
 
@@ -42,10 +44,11 @@ from everstep.errors import Damaged
 from everstep.records import Tombstone, shift
 
 APPLICATION_ID = 0x45565354
-FORMAT = 3
+FORMAT = 4
 _SCHEMA = queries.script("0001_schema")  # read at import: a daemon may give up the right to read it later
 _RUNTIME = queries.script("0002_runtime")
 _TRUST = queries.script("0003_trust")
+_QUEUES = queries.script("0004_queues")
 _SQL = queries.load("write")
 _READ = queries.load("read")
 _MOST_GONE = 1_000_000
@@ -53,8 +56,9 @@ SCHEMAS = {
     1: "240636317c8e37fdc14454968a143b7124b2eeee0299634ab92d3f6c3a4c7645",
     2: "22ef675784cfac05e71b83775045e6354f0be2878e5b479c0438af7ed5fd4ddb",
     3: "1d90a106bd06ac4071dc54af84b83506d294ff4a450848582d3af6236c33bf92",
+    4: "899eb5f5ded21c5f7346a7de9dd161345773530d5b48734fc05d6c6c398f8504",
 }
-TABLES = frozenset(re.findall(r"CREATE TABLE (\w+)", _SCHEMA + _RUNTIME + _TRUST))
+TABLES = frozenset(re.findall(r"CREATE TABLE (\w+)", _SCHEMA + _RUNTIME + _TRUST + _QUEUES))
 
 
 def schema_digest(connection: apsw.Connection) -> str:
@@ -67,7 +71,7 @@ def build(connection: apsw.Connection) -> None:
     """Make an empty file a store."""
     connection.execute("PRAGMA page_size = 4096; PRAGMA auto_vacuum = INCREMENTAL; PRAGMA synchronous = FULL").fetchall()
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {FORMAT}").fetchall()
-    connection.execute(f"BEGIN; {_SCHEMA} {_RUNTIME} {_TRUST}").fetchall()
+    connection.execute(f"BEGIN; {_SCHEMA} {_RUNTIME} {_TRUST} {_QUEUES}").fetchall()
     connection.execute(_SQL["set_identity"], (os.urandom(16),))
     connection.execute(_SQL["commit"])
     connection.execute("PRAGMA journal_mode = WAL").fetchall()
@@ -109,4 +113,8 @@ def _from_2(connection: apsw.Connection) -> None:
     cursor.execute(_SQL["set_identity"], (os.urandom(16),))
 
 
-_STEPS = {1: _from_1, 2: _from_2}
+def _from_3(connection: apsw.Connection) -> None:
+    connection.execute(_QUEUES).fetchall()
+
+
+_STEPS = {1: _from_1, 2: _from_2, 3: _from_3}

@@ -18,6 +18,7 @@ import apsw
 from everstep.backends import queries
 from everstep.backends.base import MAX_SEQ, Commit
 from everstep.backends.matching import meta_scalars
+from everstep.backends.queues import ENDED, Task, settled
 from everstep.backends.sqlite_feed import FeedWriter
 from everstep.backends.sqlite_format import FORMAT
 from everstep.backends.sqlite_rows import (
@@ -33,7 +34,7 @@ from everstep.backends.sqlite_rows import (
 )  # fmt: skip
 from everstep.backends.upkeep import Cut
 from everstep.clock import clock
-from everstep.errors import Conflict, Damaged, DamagedRun, LimitExceeded, LostLease, NewerFormat, NotFound, RunExists
+from everstep.errors import AlreadyQueued, Conflict, Damaged, DamagedRun, LimitExceeded, LostLease, NewerFormat, NotFound, RunExists
 from everstep.records import MODULUS, Kind, Letter, Record, RunRow, Tag, Tombstone
 
 _SQL = queries.load("write")
@@ -126,6 +127,7 @@ class Transaction:
         if run.head_seq > MAX_SEQ:
             raise LimitExceeded(f"run {run.id!r} has {MAX_SEQ} records; there is no room for more")
         if was is None:
+            self._refuse_twin(commit.task)
             pk = self._create(run)
             self._delta += int.from_bytes(run.check)
         else:
@@ -144,12 +146,42 @@ class Transaction:
             self._add_chunks(run.family, commit.chunks)
         if commit.read or commit.letters:
             self._exchange_letters(pk, commit)
+        if commit.task is not None:
+            self._add_task(pk, commit.task)
+        if commit.read or commit.letters or commit.task is not None or (was is not None and _may_move(run, was)):
+            self.settle(pk, run)
         waiting = self._letters.get(pk)
         commit.waiting = self._count_letters(pk) if waiting is None else waiting
 
     def _add_chunks(self, family: bytes, chunks: Sequence[tuple[bytes, bytes]]) -> None:
         stamp = self.writes + 1
         self._chunks += [(family, digest, frame, stamp) for digest, frame in chunks]
+
+    def _refuse_twin(self, task: Task | None) -> None:
+        if task is not None and task.dedupe is not None:
+            found = self._execute(_READ["twin"], (task.queue, task.dedupe)).fetchone()
+            if found is not None:
+                raise AlreadyQueued(task.queue, task.dedupe, str(found[0]))
+
+    def _add_task(self, pk: int, task: Task) -> None:
+        self._execute(_SQL["add_task"], (pk, task.queue, task.priority, task.key, task.dedupe))
+
+    def settle(self, pk: int, row: RunRow) -> None:
+        """A run, its letters or its lease changed: so may its place in a queue."""
+        found: Any = self._execute(_READ["task_queue"], (pk,)).fetchone()
+        if found is None:
+            return
+        letters: list[Any] = self._execute(_READ["letter_times"], (pk,)).fetchall()
+        gone, ready = settled(row, letters, clock.now_us())
+        if gone is None:
+            self._execute(_SQL["move_task"], (row.worker, ready, pk))
+        else:
+            self._execute(_SQL["drop_task"], (pk,))
+            self.tick(found[0], ended=gone == ENDED, failed=gone != ENDED)
+
+    def tick(self, queue: str, claimed: int = 0, ended: int = 0, failed: int = 0, deaths: int = 0) -> None:
+        """Count what happens in a queue."""
+        self._execute(_SQL["tick"], (queue, clock.now_us() // 60_000_000, claimed, int(ended), int(failed), deaths))
 
     def _create(self, run: RunRow) -> int:
         pk = self._next
@@ -275,6 +307,7 @@ class Transaction:
         self._execute(_SQL["lease"], (after.epoch, after.worker, after.since, after.check, pk, before.check))
         self._delta += int.from_bytes(after.check) - int.from_bytes(before.check)
         self.touched = True
+        self.settle(pk, after)
 
     def remove(self, pk: int, row: RunRow) -> None:
         """A run with all that belongs to it, and its family's chunks if nobody of the family is left."""
@@ -284,6 +317,7 @@ class Transaction:
         self._label(pk, row.tags, row.meta, (), None)
         self._execute(_SQL["drop_tags"], (pk,))
         self._execute(_SQL["drop_letters"], (pk,))
+        self._execute(_SQL["drop_task"], (pk,))
         self._execute(_SQL["drop_prune_mark"], (pk,))
         self._execute(_SQL["drop_bases"], (pk,))
         self._letters.pop(pk, None)
@@ -366,6 +400,11 @@ def _number(check: Any) -> int:
     if type(check) is not bytes:
         raise apsw.CorruptError("a check is no blob")
     return int.from_bytes(check)
+
+
+def _may_move(run: RunRow, was: RunRow) -> bool:
+    """Whether a place in a queue may have to move."""
+    return run.status != was.status or run.worker != was.worker
 
 
 def _only_head_differs(run: RunRow, was: RunRow) -> bool:

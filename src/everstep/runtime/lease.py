@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Sequence
 
 from everstep.backends.base import Backend
+from everstep.backends.queues import Claim, Claimed
 from everstep.clock import clock
 from everstep.errors import EverstepError
 from everstep.ids import new_id
 from everstep.records import RunRow, Worker
 
-TTL_SECONDS = 30.0
+TTL_SECONDS = 12.0  # a machine that vanished is noticed in less than 15 seconds
 
 
 class Keeper:
@@ -35,13 +37,19 @@ class Keeper:
         with self._lock:
             self._extend()
             self._settle(run)
-            if self._thread is None:  # before the lease is taken: one that nobody renews is worse than none
-                thread = threading.Thread(target=self._renew, name="everstep-lease", daemon=True)
-                thread.start()
-                self._thread = thread
+            self._start()
             row = self._backend.acquire(run, self.worker)
             self._held += 1
         return row
+
+    def claim(self, queues: Sequence[str], workflows: Sequence[str], most: int, without: Sequence[str]) -> list[Claimed]:
+        """Runs of queues, each with its lease."""
+        with self._lock:
+            self._extend()
+            self._start()
+            taken = self._backend.claim(Claim(self.worker, queues, workflows, most, without))
+            self._held += sum(one.row is not None for one in taken)
+        return taken
 
     def release(self, row: RunRow) -> None:
         """Give a lease back. Where that cannot be written now (a full disk), it is made up for: this process lives, so nobody could take over."""
@@ -51,6 +59,13 @@ class Keeper:
             with self._lock:
                 self._owed[row.id] = row
             raise
+
+    def _start(self) -> None:
+        """Before a lease is taken: one that nobody renews is worse than none."""
+        if self._thread is None:
+            thread = threading.Thread(target=self._renew, name="everstep-lease", daemon=True)
+            thread.start()
+            self._thread = thread
 
     def _settle(self, run: str) -> None:
         if run in self._owed:

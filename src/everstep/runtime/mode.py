@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from everstep.backends.queues import Claimed
 from everstep.errors import InvalidArgument
 from everstep.runtime.budget import Budget
 from everstep.runtime.hooks import Hooks
@@ -27,6 +28,7 @@ class Mode:
     about: dict[str, Any] = field(default_factory=dict)
     chunks: list[tuple[bytes, bytes]] = field(default_factory=list)
     driven: bool = False  # by the run that called it
+    held: Claimed | None = None  # a worker has its lease already
     seen: int | None = None  # the newest record of the run when it was decided to drive it
     accept: frozenset[str] = frozenset()
     replay: Replay = "normal"

@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any, cast
 from uuid import UUID, uuid4
 
+from everstep.backends.queues import START
 from everstep.clock import clock
 from everstep.codec.values import decode, encode
 from everstep.errors import DamagedRecord, EverstepError, Interrupted, InvalidArgument, RunClosed, RunExists
@@ -93,14 +94,18 @@ class Run(Driver):
     def _take(self) -> None:
         """Get the lease, read what is recorded, and say that the run is running."""
         id, state, fields = self._given
-        first = self._store.open_row(id, fields, self._mode.about, self._mode.chunks)
-        if self._dry:
-            self._ready(verified(first), state)
-            return
-        row = verified(self._keeper.acquire(first.id))
+        held = self._mode.held
+        if held is not None and held.row is not None:
+            row, self._unsure = held.row, held.before is not None
+        else:
+            first = self._store.open_row(id, fields, self._mode.about, self._mode.chunks)
+            if self._dry:
+                self._ready(verified(first), state)
+                return
+            row = verified(self._keeper.acquire(first.id))
+            self._unsure = first.worker is not None or row.epoch > first.epoch + 1  # its last driver never gave it back, or nobody knows
         try:
             self._refuse_overtaken(row)
-            self._unsure = first.worker is not None or row.epoch > first.epoch + 1  # its last driver never gave it back, or nobody knows
             self._fire("before_resume" if row.head_seq > 1 else "before_run", row=row)
             self._ready(row, state)
             self._say_running()
@@ -191,7 +196,7 @@ class Run(Driver):
             reason = told(self._letters["cancel"])
             end(self, Ending(Status.CANCELLED, reason=reason))
             raise Interrupted(row.id, reason)
-        self._read += [name for name in self._letters if name in ("pause", "retry") or name.startswith("child:")]
+        self._read += [name for name in self._letters if name in ("pause", "retry", START) or name.startswith("child:")]
         if row.status == Status.RUNNING and not self._read:
             return
         chain = Chain(self._store.framer, row, row)

@@ -70,6 +70,21 @@ def told(run: Run, error: BaseException | None) -> BaseException | None:
     return Interrupted(run.id, f"signal {found[0]}", found[1]) if by_signal else error
 
 
+def ask(number: int) -> bool:
+    """Have every open run stop at the end of its step, as a signal would; False if that was asked for before."""
+    global _seen
+    if _seen is not None:
+        return False
+    _seen = number
+    return True
+
+
+def forget() -> None:
+    """The runs that were asked to stop have stopped."""
+    global _seen
+    _seen = None
+
+
 def seen() -> tuple[str, int] | None:
     """The signal that asked to stop, and the exit code that goes with it."""
     return None if _seen is None else (signal.Signals(_seen).name, 128 + _seen)

@@ -16,6 +16,7 @@ from contextlib import suppress
 from hashlib import sha256
 from typing import Any, cast
 
+from everstep.backends.queues import Claimed
 from everstep.codec.values import encode
 from everstep.errors import (
     DamagedRecord,
@@ -251,6 +252,47 @@ def resume(store: Host, run_id: str, from_step: str | None, replay: Replay, anyw
     args, kwargs = _input(store, row, said)
     attempt = _Attempt(store, flow, row.id, args, kwargs, {**options, "replay": replay, "seen": row.head_seq}, changed)
     return attempt.drive()
+
+
+def take_up(store: Host, claimed: Claimed) -> Any:
+    """Drive a run that a worker has claimed. What keeps it from being driven here is raised before anything is written, and the lease is given back."""
+    row = claimed.row
+    assert row is not None
+    try:
+        said = beginning(store, row)
+        flow = _workflow_of(row, said)
+        _refuse_version(store, row, flow, said)
+        changed = definition_change(store, row, flow, said, False)
+        args, kwargs = _input(store, row, said)
+        attempt = _Attempt(store, flow, row.id, args, kwargs, {"held": claimed}, changed)
+    except BaseException:
+        store.keeper.released()
+        store.keeper.release(row)
+        raise
+    return attempt.drive()
+
+
+def _refuse_version(store: Host, row: RunRow, flow: Workflow, said: dict[str, Any]) -> None:
+    """A run that has begun under another version is left to the workers of that version. One that has not begins with what is there."""
+    before = said.get("version")
+    if flow.version is None or before is None or before == flow.version or not _has_begun(store, row):
+        return
+    raise DefinitionChanged(f"run {row.id!r} began under version {before} of {flow.name}; this is version {flow.version}", "")
+
+
+def _has_begun(store: Host, row: RunRow) -> bool:
+    journal = (Kind.STEP.value, Kind.GATE.value, Kind.TIMER.value, Kind.CHECKPOINT.value)
+    return bool(store.backend.records(row.id, 1, row.head_seq, journal, 1))
+
+
+def by_name(name: str) -> Workflow | None:
+    """The workflow of that name, if this process has it."""
+    return _known.get(name)
+
+
+def known() -> list[str]:
+    """The names of all workflows that this process has."""
+    return list(_known)
 
 
 def _input(store: Host, row: RunRow, said: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:

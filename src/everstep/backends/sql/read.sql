@@ -181,3 +181,71 @@ UNION ALL SELECT "check" FROM bases UNION ALL SELECT "check" FROM tombstones UNI
 -- name: places
 -- The place of every run.
 SELECT pk FROM runs ORDER BY pk
+
+-- name: task_queue
+-- The queue of a run that has a place in one.
+SELECT queue FROM tasks WHERE run = ?
+
+-- name: letter_times
+-- The names of a run's letters, and when they are due.
+SELECT name, due FROM letters WHERE run = ?
+
+-- name: twin
+-- The run that has a place in a queue under the same word.
+SELECT r.id FROM tasks t JOIN runs r ON r.pk = t.run WHERE t.queue = ? AND t.dedupe = ?
+
+-- name: place
+-- The place of one run.
+SELECT r.id, t.queue, t.priority, t.key, t.dedupe, t.ready, t.worker, t.deaths FROM tasks t JOIN runs r ON r.pk = t.run WHERE r.id = ?
+
+-- name: places
+-- All places, or those of a queue, as they would be taken.
+SELECT r.id, t.queue, t.priority, t.key, t.dedupe, t.ready, t.worker, t.deaths FROM tasks t JOIN runs r ON r.pk = t.run
+WHERE ?1 IS NULL OR t.queue = ?1 ORDER BY t.queue, t.priority DESC, t.ready IS NULL, t.ready, t.run LIMIT ?2
+
+-- name: next_ready
+-- When the next run of a queue gets ready: of each priority, the first.
+WITH RECURSIVE priorities (priority) AS (
+    SELECT max(priority) FROM tasks WHERE queue = ?1 AND ready IS NOT NULL
+    UNION ALL
+    SELECT (SELECT max(priority) FROM tasks WHERE queue = ?1 AND ready IS NOT NULL AND priority < p.priority) FROM priorities p
+    WHERE p.priority IS NOT NULL
+)
+SELECT min(first) FROM (
+    SELECT (SELECT ready FROM tasks WHERE queue = ?1 AND priority = p.priority AND ready IS NOT NULL ORDER BY ready LIMIT 1) AS first
+    FROM priorities p WHERE p.priority IS NOT NULL
+)
+
+-- name: top_priority
+-- The next lower priority that waits in a queue.
+SELECT max(priority) FROM tasks WHERE queue = ? AND ready IS NOT NULL AND priority < ?
+
+-- name: candidates
+-- The runs of a queue and a priority that are ready.
+SELECT t.key, t.deaths, r.id, r.workflow FROM tasks t JOIN runs r ON r.pk = t.run
+WHERE t.queue = ? AND t.priority = ? AND t.ready IS NOT NULL AND t.ready <= ? ORDER BY t.ready, t.run
+
+-- name: held
+-- How many runs of a queue are driven, by key.
+SELECT key, count(*) FROM tasks WHERE queue = ? AND worker IS NOT NULL GROUP BY key
+
+-- name: started
+-- How many runs of a queue were taken since.
+SELECT count(*) FROM starts WHERE queue = ? AND at > ?
+
+-- name: held_tasks
+-- The runs of all queues that are driven, and by whom.
+SELECT t.run, t.worker, t.queue, r.head_seq FROM tasks t JOIN runs r ON r.pk = t.run WHERE t.worker IS NOT NULL
+
+-- name: depths
+-- How many runs of each queue could be taken, are to come, wait and are driven, and since when the oldest is ready.
+SELECT queue, sum(ready <= ?1), sum(ready > ?1), sum(ready IS NULL AND worker IS NULL), sum(worker IS NOT NULL),
+    min(CASE WHEN ready <= ?1 THEN ready END) FROM tasks GROUP BY queue
+
+-- name: ticks
+-- What happened in each queue since.
+SELECT queue, minute, claimed, ended, failed, deaths FROM ticks WHERE minute > ?
+
+-- name: held_by
+-- The runs of queues that a worker has.
+SELECT r.id FROM tasks t JOIN runs r ON r.pk = t.run WHERE t.worker = ?

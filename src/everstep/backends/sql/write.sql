@@ -204,3 +204,37 @@ SELECT 1 FROM runs WHERE family = ? LIMIT 1
 -- name: drop_family
 -- The chunks of a family.
 DELETE FROM chunks WHERE family = ?
+
+-- name: add_task
+-- A place in a queue.
+INSERT OR REPLACE INTO tasks (run, queue, priority, key, dedupe, ready, worker, deaths, seen) VALUES (?, ?, ?, ?, ?, NULL, NULL, 0, 0)
+
+-- name: move_task
+-- Who has a run, or when it is ready.
+UPDATE tasks SET worker = ?, ready = ? WHERE run = ?
+
+-- name: free_task
+-- The worker of a run died with it. Deaths count while the run does not get on.
+UPDATE tasks SET worker = NULL, ready = ?1, deaths = CASE WHEN seen = ?2 THEN deaths + 1 ELSE 1 END, seen = ?2 WHERE run = ?3
+
+-- name: drop_task
+-- A run is in no queue any more.
+DELETE FROM tasks WHERE run = ?
+
+-- name: tick
+-- Count what happens in a queue.
+INSERT INTO ticks (queue, minute, claimed, ended, failed, deaths) VALUES (?, ?, ?, ?, ?, ?)
+ON CONFLICT (queue, minute) DO UPDATE SET claimed = claimed + excluded.claimed, ended = ended + excluded.ended,
+    failed = failed + excluded.failed, deaths = deaths + excluded.deaths
+
+-- name: drop_ticks
+-- Counts of long ago.
+DELETE FROM ticks WHERE minute < ?
+
+-- name: add_start
+-- A run of a queue with a rate limit was taken.
+INSERT INTO starts (queue, at) VALUES (?, ?)
+
+-- name: drop_starts
+-- What no longer counts for the rate.
+DELETE FROM starts WHERE queue = ? AND at <= ?

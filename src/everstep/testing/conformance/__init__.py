@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from everstep.testing.conformance.letters import FeedSuite, LettersSuite
 from everstep.testing.conformance.listing import CheckpointQuerySuite, RunQuerySuite
+from everstep.testing.conformance.queues import QueuesSuite
 from everstep.testing.conformance.records import ChunksSuite, RecordsSuite, TagsSuite
 from everstep.testing.conformance.runs import LifeSuite, ManifestSuite, RunsSuite
 from everstep.testing.conformance.suite import OpenHandle, Suite
@@ -34,6 +35,7 @@ __all__ = [
     "ManifestSuite",
     "OpenHandle",
     "PruneSuite",
+    "QueuesSuite",
     "RecordsSuite",
     "RunQuerySuite",
     "RunsSuite",
@@ -61,6 +63,7 @@ class ConformanceSuite(
     SweepSuite,
     TombstonesSuite,
     FactsSuite,
+    QueuesSuite,
     LifeSuite,
 ):
     """Everything."""

@@ -155,6 +155,40 @@ CREATE TABLE {schema}.workers (
     process text NOT NULL
 );
 
+CREATE TABLE {schema}.tasks (
+    run bigint PRIMARY KEY,
+    queue text COLLATE "C" NOT NULL,
+    priority bigint NOT NULL,
+    key text COLLATE "C",
+    dedupe text COLLATE "C",
+    ready bigint,
+    worker text COLLATE "C",
+    deaths integer NOT NULL,
+    seen bigint NOT NULL
+) WITH (fillfactor = 50);
+
+CREATE INDEX tasks_ready ON {schema}.tasks (queue, priority, ready, run) WHERE ready IS NOT NULL;
+CREATE INDEX tasks_held ON {schema}.tasks (queue, key) WHERE worker IS NOT NULL;
+CREATE UNIQUE INDEX tasks_dedupe ON {schema}.tasks (queue, dedupe) WHERE dedupe IS NOT NULL;
+
+CREATE TABLE {schema}.starts (
+    queue text COLLATE "C" NOT NULL,
+    at bigint NOT NULL
+);
+
+CREATE INDEX starts_at ON {schema}.starts (queue, at);
+
+CREATE TABLE {schema}.ticks (
+    queue text COLLATE "C" NOT NULL,
+    minute bigint NOT NULL,
+    bucket smallint NOT NULL,
+    claimed integer NOT NULL,
+    ended integer NOT NULL,
+    failed integer NOT NULL,
+    deaths integer NOT NULL,
+    PRIMARY KEY (queue, minute, bucket)
+);
+
 CREATE SEQUENCE {schema}.commits CACHE 1;
 
 CREATE TABLE {schema}.feed_new (

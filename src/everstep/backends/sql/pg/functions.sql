@@ -58,7 +58,7 @@ RETURNS void LANGUAGE sql VOLATILE AS $$
 $$;
 
 -- One commit of one run. Codes: 0 done, 1 done before (only where `p_again` says that this is asked once more), 2 the run is gone,
--- 3 the epoch moved on, 4 the head or the check moved on, 5 the id is taken, 6 the parent is gone.
+-- 3 the epoch moved on, 4 the head or the check moved on, 5 the id is taken, 6 the parent is gone, 7 the queue has a double.
 CREATE OR REPLACE FUNCTION {schema}.commit_run(
     p_bucket smallint, p_again boolean, p_delta numeric,
     p_was_epoch bigint, p_was_seq bigint, p_was_check bytea,
@@ -72,6 +72,7 @@ CREATE OR REPLACE FUNCTION {schema}.commit_run(
     p_read text[] DEFAULT '{}', p_letters text[] DEFAULT '{}', p_dues bigint[] DEFAULT '{}', p_letter_ats bigint[] DEFAULT '{}',
     p_letter_bodies bytea[] DEFAULT '{}', p_letter_checks bytea[] DEFAULT '{}',
     p_old_labels text[] DEFAULT '{}', p_labels text[] DEFAULT '{}', p_old_items bytea[] DEFAULT '{}', p_items bytea[] DEFAULT '{}',
+    p_queue text DEFAULT NULL, p_priority bigint DEFAULT 0, p_lane text DEFAULT NULL, p_dedupe text DEFAULT NULL,
     OUT code integer, OUT waiting bigint, OUT epoch_now bigint, OUT seq_now bigint
 ) LANGUAGE plpgsql VOLATILE SET lock_timeout = '{lock_timeout}' AS $$
 DECLARE
@@ -100,6 +101,11 @@ BEGIN
         IF code = 0 AND NOT EXISTS (SELECT 1 FROM {schema}.runs WHERE id = p_id) THEN
             -- Places are given one after the other until the transaction ends: a place never shows up after a higher one was seen.
             UPDATE {schema}.counters SET places = places + 1 RETURNING places INTO v_pk;
+            IF p_dedupe IS NOT NULL AND EXISTS (SELECT 1 FROM {schema}.tasks WHERE queue = p_queue AND dedupe = p_dedupe) THEN
+                UPDATE {schema}.counters SET places = places - 1;
+                code := 7;
+                RETURN;
+            END IF;
             INSERT INTO {schema}.runs VALUES (
                 v_pk, p_id, p_key, p_family, p_workflow, p_session, p_tags, p_note, p_meta, p_parent, p_parent_number, p_created_at,
                 p_status, p_updated_at, p_head_seq, p_head_digest, p_checkpoints, p_stored, p_epoch, p_worker, p_since, p_check
@@ -180,6 +186,12 @@ BEGIN
     IF p_old_labels <> '{}' OR p_labels <> '{}' OR p_old_items <> '{}' OR p_items <> '{}' THEN
         PERFORM {schema}.label(v_pk, p_old_labels, p_labels, p_old_items, p_items);
     END IF;
+    IF p_queue IS NOT NULL THEN
+        INSERT INTO {schema}.tasks (run, queue, priority, key, dedupe, deaths, seen) VALUES (v_pk, p_queue, p_priority, p_lane, p_dedupe, 0, 0)
+        ON CONFLICT (run) DO UPDATE SET queue = excluded.queue, priority = excluded.priority, key = excluded.key, dedupe = excluded.dedupe,
+            deaths = 0, seen = 0;
+    END IF;
+    PERFORM {schema}.settle_task(p_bucket, v_pk);
     SELECT count(*) INTO waiting FROM {schema}.letters WHERE run = v_pk;
 END
 $$;
@@ -261,6 +273,7 @@ BEGIN
     VALUES (v_pk, p_name, p_due, p_at, p_key, p_body, p_check) ON CONFLICT DO NOTHING;
     IF FOUND THEN
         PERFORM {schema}.count(p_bucket, {schema}.number_of(p_check));
+        PERFORM {schema}.settle_task(p_bucket, v_pk);
         RETURN 0;
     END IF;
     PERFORM 1 FROM {schema}.letters WHERE run = v_pk AND name = p_name AND "check" = p_check AND p_again;
@@ -279,6 +292,7 @@ BEGIN
         RETURN false;
     END IF;
     PERFORM {schema}.count(p_bucket, p_delta);
+    PERFORM {schema}.settle_task(p_bucket, p_pk);
     RETURN true;
 END
 $$;
@@ -314,6 +328,7 @@ BEGIN
     PERFORM {schema}.label(p_pk, p_old_labels, '{}', p_old_items, '{}');
     DELETE FROM {schema}.tags WHERE run = p_pk;
     DELETE FROM {schema}.letters WHERE run = p_pk;
+    DELETE FROM {schema}.tasks WHERE run = p_pk;
     DELETE FROM {schema}.pruned WHERE run = p_pk;
     DELETE FROM {schema}.bases WHERE run = p_pk;
     DELETE FROM {schema}.records WHERE run = p_pk;

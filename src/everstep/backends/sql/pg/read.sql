@@ -177,3 +177,58 @@ FROM {schema}.feed_end WHERE position <> coalesce((SELECT max(last) FROM {schema
 -- What the server says of itself, and whether this user may write.
 SELECT current_setting('server_version'), current_setting('fsync'), current_setting('synchronous_commit'), pg_is_in_recovery(),
     current_setting('transaction_read_only'), has_table_privilege(%s, 'INSERT, UPDATE, DELETE')
+
+-- name: place
+-- The place of one run.
+SELECT r.id, t.queue, t.priority, t.key, t.dedupe, t.ready, t.worker, t.deaths
+FROM {schema}.tasks t JOIN {schema}.runs r ON r.pk = t.run WHERE r.id = %s
+
+-- name: places
+-- All places, or those of a queue, as they would be taken.
+SELECT r.id, t.queue, t.priority, t.key, t.dedupe, t.ready, t.worker, t.deaths FROM {schema}.tasks t JOIN {schema}.runs r ON r.pk = t.run
+WHERE %s::text IS NULL OR t.queue = %s ORDER BY t.queue, t.priority DESC, t.ready NULLS LAST, t.run LIMIT %s
+
+-- name: twin
+-- The run that has a place in a queue under the same word.
+SELECT r.id FROM {schema}.tasks t JOIN {schema}.runs r ON r.pk = t.run WHERE t.queue = %s AND t.dedupe = %s
+
+-- name: next_ready
+-- How long until the next run of some queues gets ready, and the server's time: of each queue and priority, the first.
+WITH RECURSIVE steps (queue, priority) AS (
+    SELECT q, (SELECT max(priority) FROM {schema}.tasks WHERE queue = q AND ready IS NOT NULL) FROM unnest(%s::text[]) AS q
+    UNION ALL
+    SELECT s.queue, (SELECT max(priority) FROM {schema}.tasks t WHERE t.queue = s.queue AND t.ready IS NOT NULL AND t.priority < s.priority)
+    FROM steps s WHERE s.priority IS NOT NULL
+)
+SELECT min(first), {schema}.now_us() FROM (
+    SELECT (
+        SELECT ready FROM {schema}.tasks t WHERE t.queue = s.queue AND t.priority = s.priority AND ready IS NOT NULL ORDER BY ready LIMIT 1
+    ) AS first FROM steps s WHERE s.priority IS NOT NULL
+) f
+
+-- name: holders
+-- Who has runs of queues.
+SELECT DISTINCT w.id, w.host, w.pid, w.boot, w.started_at, w.expires_boot, w.expires_at, w.process, w.ends >= {schema}.now_us()
+FROM {schema}.tasks t JOIN {schema}.workers w ON w.id = t.worker WHERE t.worker IS NOT NULL
+
+-- name: abandoned
+-- Whether a run of a queue has a worker whose time has ended, or who is not known.
+SELECT EXISTS (
+    SELECT 1 FROM {schema}.tasks t WHERE t.worker IS NOT NULL
+    AND NOT EXISTS (SELECT 1 FROM {schema}.workers w WHERE w.id = t.worker AND w.ends >= {schema}.now_us())
+)
+
+-- name: depths
+-- How many runs of each queue could be taken, are to come, wait and are driven, and since when the oldest is ready.
+WITH now AS (SELECT {schema}.now_us() AS us)
+SELECT queue, count(*) FILTER (WHERE ready <= us), count(*) FILTER (WHERE ready > us), count(*) FILTER (WHERE ready IS NULL AND worker IS NULL),
+    count(*) FILTER (WHERE worker IS NOT NULL), min(ready) FILTER (WHERE ready <= us) FROM {schema}.tasks, now GROUP BY queue
+
+-- name: ticks
+-- What happened in each queue in the last minutes.
+SELECT queue, {schema}.now_us() / 60000000 - minute, sum(claimed)::bigint, sum(ended)::bigint, sum(failed)::bigint, sum(deaths)::bigint
+FROM {schema}.ticks WHERE minute > {schema}.now_us() / 60000000 - %s GROUP BY queue, minute
+
+-- name: held_by
+-- The runs of queues that a worker has.
+SELECT r.id FROM {schema}.tasks t JOIN {schema}.runs r ON r.pk = t.run WHERE t.worker = %s

@@ -29,6 +29,19 @@ SELECT code, waiting, epoch_now, seq_now FROM {schema}.commit_run(
     %b::text[], %b::text[], %b::bigint[], %b::bigint[], %b::bytea[], %b::bytea[], %b::text[], %b::text[], %b::bytea[], %b::bytea[]
 )
 
+-- name: commit_task
+-- One commit of one run that gives it a place in a queue.
+SELECT code, waiting, epoch_now, seq_now FROM {schema}.commit_run(
+    %b::smallint, %b::boolean, %b::numeric, %b::bigint, %b::bigint, %b::bytea,
+    %b::text, %b::bytea, %b::bytea, %b::text, %b::text, %b::text, %b::text, %b::text, %b::text, %b::bigint, %b::bigint, %b::text, %b::bigint,
+    %b::bigint, %b::bytea, %b::bigint, %b::bigint, %b::bigint, %b::text, %b::bigint, %b::bytea,
+    %b::bigint[], %b::text[], %b::bigint[], %b::bigint[], %b::bigint[], %b::text[], %b::text[], %b::text[], %b::bytea[], %b::bytea[], %b::bytea[],
+    %b::bytea[], %b::bytea[],
+    %b::text[], %b::bigint[], %b::bigint[], %b::bytea[],
+    %b::text[], %b::text[], %b::bigint[], %b::bigint[], %b::bytea[], %b::bytea[], %b::text[], %b::text[], %b::bytea[], %b::bytea[],
+    %b::text, %b::bigint, %b::text, %b::text
+)
+
 -- name: tag
 -- A tag on a checkpoint.
 SELECT {schema}.add_tag(%b::smallint, %b::text, %b::bytea, %b::text, %b::bigint, %b::bigint, %b::bytea)
@@ -78,3 +91,17 @@ WITH gone AS (
 -- name: set_fact
 -- Something to remember, or to forget.
 SELECT {schema}.set_fact(%b::smallint, %b::text, %b::text, %b::bytea)
+
+-- name: claim
+-- Give runs to a worker.
+SELECT claimed, queue, before, died, sound, (run).pk, (run).id, (run).key, (run).family, (run).workflow, (run).session, (run).tags, (run).note,
+    (run).meta, (run).parent, (run).parent_number, (run).created_at, (run).status, (run).updated_at, (run).head_seq, (run).head_digest,
+    (run).checkpoints, (run).stored, (run).epoch, (run).worker, (run).since, (run)."check"
+FROM {schema}.claim(
+    %b::smallint, %b::text[], %b::text[], %b::text[], %b::integer, %b::text, %b::text, %b::bigint, %b::text, %b::bigint, %b::bigint, %b::bigint,
+    %b::text
+)
+
+-- name: free
+-- Have the runs of dead workers taken by others.
+SELECT {schema}.free_tasks(%b::smallint, %b::text[])

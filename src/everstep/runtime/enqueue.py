@@ -1,0 +1,211 @@
+"""Puts runs into queues, and says what their limits are. Whoever calls this drives nothing: a worker does.
+
+A run that waits is a run like any other, with its input in its first record, and can be looked at, paused and cancelled.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from everstep.backends.base import Commit
+from everstep.backends.queues import LIMITS, START, Limits, Task
+from everstep.clock import clock
+from everstep.codec.values import encode
+from everstep.errors import AlreadyQueued, InvalidArgument, RunExists
+from everstep.ids import check_id, check_tag, new_id
+from everstep.records import Letter, RunRow, Status
+from everstep.runtime import workflow as flows
+from everstep.runtime.child import child_id
+from everstep.runtime.context import Frame, frame
+from everstep.runtime.host import Host
+from everstep.runtime.outcome import Outcome, recorded
+from everstep.runtime.run import Run
+from everstep.store.journal import result_body
+from everstep.store.query import check_text, to_meta
+from everstep.store.refs import find_run
+from everstep.store.writing import Chain, new_row
+
+DEFAULT = "default"
+_ENDED = (Status.SUCCEEDED, Status.FAILED, Status.CANCELLED)
+_LONGEST_NAP = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Enqueued:
+    """A run that waits in a queue, or was found there. `new` is False if it had been enqueued before."""
+
+    id: str
+    queue: str
+    new: bool
+    _store: Host = field(repr=False, compare=False)
+
+    def __str__(self) -> str:
+        return self.id
+
+    @property
+    def status(self) -> str:
+        return str(find_run(self._store.backend, self.id).status)
+
+    def wait(self, timeout: float | None = None) -> Outcome:
+        """The outcome, as soon as the run has ended; after `timeout` seconds that of a run which has not."""
+        limit = None if timeout is None else time.monotonic() + timeout
+        nap = 0.005
+        while not self._over() and (limit is None or time.monotonic() < limit):
+            time.sleep(nap if limit is None else max(0.0, min(nap, limit - time.monotonic())))
+            nap = min(nap * 1.5, _LONGEST_NAP)
+        return recorded(self._store, find_run(self._store.backend, self.id))
+
+    def _over(self) -> bool:
+        """A run that failed and is to be tried again has kept its place."""
+        row = find_run(self._store.backend, self.id)
+        return row.status in _ENDED and (row.status != Status.FAILED or self._store.backend.place(self.id) is None)
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """One run that is to wait: what of, with what, and where."""
+
+    name: str
+    about: dict[str, Any]
+    chunks: list[tuple[bytes, bytes]]
+    task: Task
+    delay: int
+
+
+def enqueue(
+    store: Host,
+    function: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    id: str | None,
+    task: Task,
+    delay: float | timedelta | None,
+) -> Enqueued:
+    order = order_of(store, function, args, kwargs, task, delay)
+    here = frame.get()
+    if here is not None and here.ticket is None and isinstance(here.run, Run):
+        return _as_step(store, order, id, here)
+    return place(store, order, new_id() if id is None else check_id(id))
+
+
+def _as_step(store: Host, order: Order, id: str | None, here: Frame) -> Enqueued:
+    """Inside a run this is a step, so that a replay enqueues nothing twice. The id follows from the step: dying in it is no harm."""
+
+    def enqueue(digest: bytes) -> tuple[str, bool]:
+        inside = frame.get()
+        assert inside is not None
+        assert inside.ticket is not None
+        made = place(store, order, child_id(inside.run.id, inside.ticket.address) if id is None else check_id(id))
+        return made.id, made.new
+
+    run, new = here.run._called(f"enqueue:{order.name}", enqueue, (order.about["input_digest"],), {})
+    return Enqueued(run, order.task.queue, new, store)
+
+
+def order_of(
+    store: Host, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], task: Task, delay: float | timedelta | None
+) -> Order:
+    """An order, checked: what a worker could only fail with is refused here."""
+    if isinstance(function, str):
+        name, version, definition, stored = check_text(function, "workflow") or "", None, None, (args, kwargs)
+        if store._mask is not None:
+            stored = store._mask.call(lambda *_, **__: None, args, kwargs, name)
+    else:
+        flow = flows.as_workflow(function)
+        flows._refuse_misfit(flow, args, kwargs)
+        name, version, definition = flow.name, flow.version, flows._definition(store, flow)
+        stored = flows.as_stored(store, flow, args, kwargs)
+    form, body, chunks = result_body([list(stored[0]), stored[1]], "arguments", store.framer.wrap)
+    about = {
+        "workflow": name, "version": version, "input_digest": flows.digest_of(*stored), "definition": definition, "input": [form, body],
+        "task": [task.queue, task.priority, task.key, task.dedupe],
+    }  # fmt: skip
+    return Order(name, about, chunks, check_task(task), _microseconds(delay))
+
+
+def check_queue(name: Any) -> str:
+    if not isinstance(name, str) or not name:
+        raise InvalidArgument(f"{name!r:.60} is no name of a queue", remedy="Give text, such as 'mail'.")
+    try:
+        return check_tag(name)
+    except InvalidArgument:
+        raise InvalidArgument(
+            f"{name!r:.100} is no name of a queue: 1 to 100 characters that begin with a letter, without @, ~, spaces or control characters"
+        ) from None
+
+
+def check_task(task: Task) -> Task:
+    check_queue(task.queue)
+    if type(task.priority) is not int or not -(2**31) <= task.priority < 2**31:
+        raise InvalidArgument(
+            f"priority={task.priority!r:.60} is no whole number", remedy="Higher ones come first; 0 is what is not urgent."
+        )
+    check_text(task.key, "key", 200)
+    check_text(task.dedupe, "dedupe", 200)
+    return task
+
+
+def _microseconds(delay: Any) -> int:
+    seconds = delay.total_seconds() if isinstance(delay, timedelta) else 0 if delay is None else delay
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 <= seconds <= 100 * 365 * 86_400:
+        raise InvalidArgument(f"delay={delay!r:.60} is no number of seconds from 0 on")
+    return int(seconds * 1_000_000)
+
+
+def commit_of(store: Host, order: Order, id: str) -> Commit:
+    """The commit that makes the run."""
+    row = new_row(id, workflow=order.name, meta=to_meta({"queue": order.task.queue}))
+    row.status = Status.QUEUED.value
+    chain = Chain(store.framer, row, None)
+    chain.start(**order.about)
+    chain.chunks(order.chunks)
+    commit = chain.commit()
+    now = clock.now_us()
+    commit.letters = [Letter.make(row.key, START, now + order.delay, now, store.framer.wrap(encode(None)))]
+    commit.task = order.task
+    return commit
+
+
+def place(store: Host, order: Order, id: str) -> Enqueued:
+    """Make the run, or find the one that is there."""
+    try:
+        store.backend.commit(commit_of(store, order, id))
+    except AlreadyQueued as error:
+        twin = error.run or store.backend.twin(order.task)
+        return Enqueued(twin, order.task.queue, False, store) if twin is not None else place(store, order, id)
+    except RunExists:
+        _refuse_other(store, find_run(store.backend, id), order)
+        return Enqueued(id, order.task.queue, False, store)
+    return Enqueued(id, order.task.queue, True, store)
+
+
+def _refuse_other(store: Host, row: RunRow, order: Order) -> None:
+    said = flows.beginning(store, row)
+    if said.get("workflow") != order.name or said.get("input_digest") != order.about["input_digest"]:
+        raise RunExists(f"run {row.id!r} exists, of another workflow or with another input", remedy="Choose another id.")
+
+
+def set_limits(store: Host, queue: str, concurrency: int | None, per_key: int | None, rate: tuple[int, float] | None) -> None:
+    check_queue(queue)
+    for name, value in (("concurrency", concurrency), ("per_key", per_key)):
+        if value is not None and (type(value) is not int or value < 1):
+            raise InvalidArgument(f"{name}={value!r:.60} is no whole number from 1 on")
+    count, seconds = _rate(rate)
+    limits = Limits(concurrency, per_key, count, int(seconds * 1_000_000))
+    store.backend.set_fact(LIMITS + queue, None if limits.none else limits.text())
+
+
+def _rate(rate: Any) -> tuple[int | None, float]:
+    if rate is None:
+        return None, 0.0
+    match rate:
+        case (int() as count, int() | float() as seconds) if type(count) is int and count >= 1 and 0 < seconds <= 366 * 86_400:
+            return count, float(seconds)
+    raise InvalidArgument(f"rate={rate!r:.60} is no rate", remedy="Give how many in how many seconds: rate=(10, 60).")
+
+
+def limits_of(store: Host, queue: str) -> Limits:
+    return Limits.parse(store.backend.fact(LIMITS + check_queue(queue)))

@@ -1,0 +1,169 @@
+"""Schedules: runs that are enqueued again and again, by cron and time zone. A store remembers them; any worker fires what is due.
+
+The id of a fired run is the schedule's name and the time that it stands for. So it does not matter how many workers see that it is due, or
+that one dies between firing and noting it: of one id there is one run.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal, cast, get_args
+
+from everstep.backends.queues import Task
+from everstep.clock import clock
+from everstep.codec.frame import unwrap
+from everstep.codec.values import decode, encode
+from everstep.errors import Damaged, InvalidArgument, NotFound, RunExists
+from everstep.ids import check_tag
+from everstep.runtime import enqueue as queueing
+from everstep.runtime import workflow as flows
+from everstep.runtime.host import Host
+
+Missed = Literal["once", "skip", "all"]
+PREFIX = "schedule:"
+_LATE = 60_000_000  # what is later than this was missed
+_MOST = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """A workflow that is enqueued at the times of `cron` in the time zone `zone`. `missed` says what happens with times at which no worker was
+    there: they are fired `once` for all of them, `skip`ped, or `all` fired, each for itself (the last thousand). `next` is the next time."""
+
+    name: str
+    workflow: str
+    cron: str
+    zone: str
+    missed: Missed
+    queue: str
+    priority: int
+    key: str | None
+    next: datetime
+    input: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Fired:
+    """A run that was enqueued by a schedule."""
+
+    schedule: str
+    run: str
+
+
+def schedule(
+    store: Host, name: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], cron: str, zone: str, missed: Missed, task: Task
+) -> Schedule:
+    """Remember a schedule, or change the one of that name. Its first time is the next one from now on."""
+    check_tag(name)
+    if missed not in get_args(Missed):
+        raise InvalidArgument(f"missed={missed!r:.60} is no choice", remedy=f"Use {', '.join(get_args(Missed))}.")
+    order = queueing.order_of(store, function, args, kwargs, task, None)
+    following = next(times(cron, zone, clock.now_us()))
+    said = {
+        "workflow": order.name, "cron": cron, "zone": zone, "missed": missed, "task": asdict(order.task), "next": following,
+        "input": b64encode(store.framer.wrap(encode([list(args), kwargs], "arguments"))).decode(),
+    }  # fmt: skip
+    store.backend.set_fact(PREFIX + name, json.dumps(said))
+    return _parse(PREFIX + name, said)
+
+
+def unschedule(store: Host, name: str) -> None:
+    if store.backend.fact(PREFIX + check_tag(name)) is None:
+        raise NotFound(f"there is no schedule {name!r}", remedy="store.schedules() lists them.")
+    store.backend.set_fact(PREFIX + name, None)
+
+
+def schedules(store: Host) -> list[Schedule]:
+    return [_parse(name, _read(name, text)) for name, text in store.backend.facts(PREFIX).items()]
+
+
+def _read(name: str, text: str) -> dict[str, Any]:
+    try:
+        said = json.loads(text)
+        return {**said, "next": int(said["next"]), "task": dict(said["task"])}
+    except (ValueError, TypeError, KeyError):
+        raise Damaged(f"the {name.replace(':', ' ', 1)} cannot be read", remedy="Set it anew.") from None
+
+
+def _parse(name: str, said: dict[str, Any]) -> Schedule:
+    task = Task(**said["task"])
+    args, kwargs = decode(unwrap(b64decode(said["input"])))
+    return Schedule(
+        name.removeprefix(PREFIX), said["workflow"], said["cron"], said["zone"], cast(Missed, said["missed"]), task.queue, task.priority, task.key,
+        datetime.fromtimestamp(said["next"] / 1e6, UTC), (tuple(args), kwargs),
+    )  # fmt: skip
+
+
+def times(cron: str, zone: str, after: int) -> Iterator[int]:
+    """The times of a cron expression after a moment, in microseconds. An hour that a clock change skips or repeats is fired once."""
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+    from cronsim import CronSim, CronSimError
+
+    try:
+        here = ZoneInfo(zone)
+    except (ZoneInfoNotFoundError, ValueError, TypeError, OSError):
+        raise InvalidArgument(f"{zone!r:.60} is no time zone", remedy="Give a name such as 'Europe/Berlin' or 'UTC'.") from None
+    try:
+        following = CronSim(cron, datetime.fromtimestamp(after / 1e6, here))
+    except (CronSimError, TypeError, AttributeError) as error:
+        raise InvalidArgument(
+            f"{cron!r:.60} is no cron expression: {error}", remedy="Give minute, hour, day, month and weekday: '30 9 * * 1-5'."
+        ) from None
+    found = False
+    for moment in following:
+        found = True
+        yield int(moment.astimezone(UTC).timestamp()) * 1_000_000
+    if not found:
+        raise InvalidArgument(f"{cron!r:.60} never comes")
+
+
+def fire(store: Host, now: int) -> list[Fired]:
+    """Enqueue what is due."""
+    fired: list[Fired] = []
+    for name, text in store.backend.facts(PREFIX).items():
+        said = _read(name, text)
+        if said["next"] <= now:
+            fired += _fire(store, name, text, said, now)
+    return fired
+
+
+def _fire(store: Host, name: str, text: str, said: dict[str, Any], now: int) -> list[Fired]:
+    due, following = _due(said, now)
+    plan = _parse(name, said)
+    task = Task(**said["task"])
+    fired = [run for at in due if (run := _enqueue(store, plan, task, at)) is not None]
+    if store.backend.fact(name) == text:  # not if somebody changed it, or was faster
+        store.backend.set_fact(name, json.dumps({**said, "next": following}))
+    return fired
+
+
+def _due(said: dict[str, Any], now: int) -> tuple[list[int], int]:
+    """The times that are to be fired now, and the next one after that."""
+    due = [said["next"]]
+    for at in times(said["cron"], said["zone"], said["next"]):
+        if at > now:
+            return _wanted(due, said["missed"], now), at
+        due = [*due[1 - _MOST :], at]
+    raise Damaged("a schedule has no next time")
+
+
+def _wanted(due: list[int], missed: str, now: int) -> list[int]:
+    if missed == "all":
+        return due
+    last = due[-1]
+    return [last] if missed == "once" or now - last <= _LATE else []
+
+
+def _enqueue(store: Host, plan: Schedule, task: Task, at: int) -> Fired | None:
+    args, kwargs = plan.input
+    order = queueing.order_of(store, flows.by_name(plan.workflow) or plan.workflow, args, kwargs, task, None)
+    run = f"{plan.name}-{datetime.fromtimestamp(at / 1e6, UTC):%Y%m%dT%H%M%SZ}"
+    try:
+        return Fired(plan.name, run) if queueing.place(store, order, run).new else None
+    except RunExists:
+        return None  # of that time there is a run already, with the input that the schedule had then

@@ -1,0 +1,316 @@
+"""A process that drives runs: takes them from queues, goes on with those whose worker died, wakes those whose time has come.
+
+One thread looks for work and gives it to others, one for each run that is driven. It sleeps until the store's bell rings, a run ends
+or something gets ready, and looks by itself once a second in case a bell was not heard. Any worker frees the runs of any dead one: there is
+nothing to configure and nobody in charge. Whatever goes wrong with one run ends that attempt alone.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from everstep.backends.base import Query
+from everstep.backends.queues import START, Claimed
+from everstep.clock import clock
+from everstep.errors import (
+    DefinitionChanged,
+    EverstepError,
+    Interrupted,
+    InvalidArgument,
+    LeaseHeld,
+    LostLease,
+    NotFound,
+    StoreClosed,
+    UnknownWorkflow,
+    WorkerDied,
+)
+from everstep.records import RunRow, Status
+from everstep.runtime import operate, schedules, signals
+from everstep.runtime import workflow as flows
+from everstep.runtime.ending import DEAD
+from everstep.runtime.enqueue import DEFAULT, check_queue
+from everstep.runtime.host import Host
+from everstep.runtime.outcome import Outcome
+from everstep.runtime.playback import taken_over
+from everstep.store.journal import error_body
+from everstep.store.writing import Chain
+
+LOOK_SECONDS = 1.0
+ORPHANS_SECONDS = 5.0
+MAX_DEATHS = 5
+_FORGET_SECONDS = 60.0
+
+Told = Callable[[dict[str, Any]], None]
+
+
+@dataclass(slots=True)
+class Job:
+    """One run that is driven here."""
+
+    run: str
+    workflow: str | None
+    queue: str | None
+    began: float = field(default_factory=time.monotonic)
+
+
+@dataclass(slots=True)
+class Counts:
+    """What a worker has done."""
+
+    taken: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    waiting: int = 0
+    cancelled: int = 0
+    taken_over: int = 0
+    given_back: int = 0
+    lost: int = 0
+    dead: int = 0
+
+
+class Worker:
+    """Drives runs until it is told to stop. `tell` hears of everything that happens, from any thread."""
+
+    def __init__(
+        self,
+        store: Host,
+        queues: Sequence[str] = (DEFAULT,),
+        concurrency: int = 8,
+        *,
+        recover: bool = True,
+        max_deaths: int = MAX_DEATHS,
+        tell: Told | None = None,
+    ):
+        if isinstance(queues, str) or not queues:
+            raise InvalidArgument(f"queues={queues!r:.60} are no queues", remedy="Give a list of names.")
+        for name, value in (("concurrency", concurrency), ("max_deaths", max_deaths)):
+            if type(value) is not int or value < 1:
+                raise InvalidArgument(f"{name}={value!r:.60} is no whole number from 1 on")
+        self.queues = [check_queue(queue) for queue in queues]
+        self.concurrency = concurrency
+        self.counts = Counts()
+        self.jobs: dict[str, Job] = {}
+        self.stopping = False
+        self._store = store
+        self._recover = recover
+        self._max_deaths = max_deaths
+        self._tell = tell or (lambda _: None)
+        self._bell = threading.Event()
+        self._lock = threading.Lock()
+        self._left: dict[str, float] = {}  # runs that cannot be driven here, and until when they are not asked for
+        self._looked = self._orphans = 0.0
+
+    def run(self, until_idle: bool = False) -> None:
+        """Work until somebody stops it; with `until_idle`, until nothing is left that could be done now or later without anybody's help."""
+        silence = self._store.backend.bell(self._bell.set)
+        self._say("started", worker=self._store.keeper.worker.id, queues=self.queues, concurrency=self.concurrency)
+        try:
+            with self._hearing_signals(), ThreadPoolExecutor(self.concurrency, "everstep-run") as pool:
+                self._loop(pool, until_idle)
+        finally:
+            silence()
+            signals.forget()
+            self._say("stopped")
+
+    def stop(self, number: int = signal.SIGTERM) -> None:
+        """Take nothing new, and have each run stop at the end of its step; others go on with it at once."""
+        self.stopping = True
+        signals.ask(number)
+        self._bell.set()
+
+    def _loop(self, pool: ThreadPoolExecutor, until_idle: bool) -> None:
+        while True:
+            self._bell.clear()
+            busy = True
+            try:
+                busy = self._work(pool)
+            except StoreClosed:
+                raise
+            except EverstepError as error:  # the store may be back soon, and nothing is lost meanwhile
+                self._say("trouble", error=str(error), code=error.code)
+                self._bell.wait(LOOK_SECONDS)
+            if not self.jobs and (self.stopping or (until_idle and not busy)):
+                return
+            self._bell.wait(self._nap())
+
+    def _work(self, pool: ThreadPoolExecutor) -> bool:
+        """Whether there is, or will be by itself, something to do."""
+        if self.stopping:
+            return False
+        self._look_after_others(pool)
+        free = self.concurrency - len(self.jobs)
+        taken = self._store.keeper.claim(self.queues, flows.known(), free, list(self._left)) if free else []
+        for claimed in taken:
+            self._begin(pool, claimed)
+        return bool(taken) or bool(self.jobs) or self._store.backend.next_ready(self.queues) is not None
+
+    def _begin(self, pool: ThreadPoolExecutor, claimed: Claimed) -> None:
+        if claimed.row is None:
+            self._leave(claimed.run, "its row is damaged")
+            return
+        self.counts.taken += 1
+        self.counts.taken_over += claimed.before is not None
+        self._submit(pool, claimed.run, claimed.row.workflow, claimed.queue, lambda: self._drive(claimed), before=claimed.before)
+
+    def _submit(
+        self, pool: ThreadPoolExecutor, run: str, workflow: str | None, queue: str | None, drive: Callable[[], Any], **about: Any
+    ) -> None:
+        job = self.jobs[run] = Job(run, workflow, queue)
+        self._say("taken", run=run, workflow=workflow, queue=queue, **{name: value for name, value in about.items() if value is not None})
+        pool.submit(self._see_through, job, drive)
+
+    def _see_through(self, job: Job, drive: Callable[[], Any]) -> None:
+        try:
+            outcome = drive()
+            if outcome is not None:
+                self._settled(job, outcome)
+        except Interrupted as error:
+            self._count("given_back", job, "given back", reason=error.reason)
+        except (LostLease, LeaseHeld, NotFound) as error:
+            self._count("lost", job, "lost", error=str(error))
+        except (UnknownWorkflow, DefinitionChanged) as error:
+            self._leave(job.run, error.message)
+        except BaseException as error:  # noqa: BLE001 - one attempt ends, not the worker
+            self._leave(job.run, f"{type(error).__qualname__}: {error}")
+        finally:
+            self.jobs.pop(job.run, None)
+            self._bell.set()
+
+    def _settled(self, job: Job, outcome: Outcome) -> None:
+        name = outcome.status if outcome.status in ("succeeded", "failed", "waiting", "cancelled") else "given_back"
+        said = {} if outcome.error is None else {"error": f"{type(outcome.error).__qualname__}: {outcome.error}"}
+        if outcome.reason:
+            said["reason"] = outcome.reason
+        self._count(name, job, outcome.status, **said)
+
+    def _drive(self, claimed: Claimed) -> Outcome | None:
+        row = claimed.row
+        assert row is not None
+        if claimed.deaths >= self._max_deaths:
+            self._bury(row, claimed.deaths)
+            return None
+        try:
+            return flows.finish(flows.take_up(self._store, claimed))
+        except BaseException:
+            with suppress(EverstepError):  # what cannot be given back now is made up for by the keeper
+                self._store.keeper.release(row)
+            raise
+
+    def _bury(self, row: RunRow, deaths: int) -> None:
+        """One worker after the other died with this run, and it did not get on: it is not tried again by itself."""
+        store = self._store
+        chain = Chain(store.framer, row, row)
+        chain.entries([taken_over()])
+        if row.status != Status.RUNNING:
+            chain.status(Status.RUNNING)
+        error = WorkerDied(f"{deaths} workers died one after the other while they drove run {row.id!r}, and it did not get on")
+        chain.status(Status.FAILED, error=error_body(error), deaths=deaths)
+        commit = chain.commit(worker=None, since=0, tags=tuple(dict.fromkeys((*row.tags, DEAD))))
+        commit.read = [START]
+        store.backend.commit(commit)
+        store.keeper.released()
+        self.counts.dead += 1
+        self._say("dead-letter", run=row.id, workflow=row.workflow, deaths=deaths, error=error.message)
+
+    def _look_after_others(self, pool: ThreadPoolExecutor) -> None:
+        """Once a second: what dead workers left, what is to be fired, and what waits outside of queues."""
+        now = time.monotonic()
+        if now - self._looked < LOOK_SECONDS:
+            return
+        self._looked = now
+        backend = self._store.backend
+        for run in [run for run, until in self._left.items() if until < now]:
+            del self._left[run]
+        freed = backend.free()
+        if freed:
+            self._say("freed", runs=freed)
+        self._give_back_unknown()
+        for fired in schedules.fire(self._store, clock.now_us()):
+            self._say("fired", schedule=fired.schedule, run=fired.run)
+        if self._recover:
+            self._wake(pool)
+            if now - self._orphans >= ORPHANS_SECONDS:
+                self._orphans = now
+                self._adopt(pool)
+
+    def _give_back_unknown(self) -> None:
+        """The answer to a claim may have been lost with its connection: then this worker has runs that it does not know of."""
+        for run in self._store.backend.held_by(self._store.keeper.worker.id):
+            row = self._store.backend.run(run)
+            if run not in self.jobs and row is not None and row.worker == self._store.keeper.worker.id:
+                self._store.keeper.release(row)
+
+    def _wake(self, pool: ThreadPoolExecutor) -> None:
+        """Runs that wait outside of queues and whose time has come: children of others, and what a program started and left."""
+        for run in operate.due(self._store, None):
+            row = self._store.backend.run(run)
+            if row is not None and self._store.backend.place(run) is None:
+                self._resume(pool, row)
+
+    def _adopt(self, pool: ThreadPoolExecutor) -> None:
+        """Runs outside of queues whose process died."""
+        backend = self._store.backend
+        for _, row in backend.runs(Query(status=Status.RUNNING.value)):
+            if row.worker is not None and backend.holder(row) is None and backend.place(row.id) is None:
+                self._resume(pool, row)
+
+    def _resume(self, pool: ThreadPoolExecutor, row: RunRow) -> None:
+        free = len(self.jobs) < self.concurrency
+        if free and row.workflow in flows.known() and row.id not in self.jobs and row.id not in self._left:
+            self._submit(
+                pool, row.id, row.workflow, None, lambda: flows.finish(flows.resume(self._store, row.id, None, "normal", False, {}))
+            )
+
+    def _leave(self, run: str, reason: str) -> None:
+        """A run that cannot be driven here is not asked for again for a while: another worker may know it."""
+        self._left[run] = time.monotonic() + _FORGET_SECONDS
+        self._say("left", run=run, reason=reason)
+
+    def _nap(self) -> float:
+        """How long there is nothing to do unless the bell rings."""
+        if self.stopping or len(self.jobs) >= self.concurrency:
+            return LOOK_SECONDS
+        with suppress(EverstepError):  # the next look meets the same trouble and reports it
+            ready = self._store.backend.next_ready(self.queues)
+            if ready is not None:
+                left = (ready - clock.now_us()) / 1e6
+                return min(LOOK_SECONDS, left) if left > 0 else 0.05 if not self._left else LOOK_SECONDS / 4
+        return LOOK_SECONDS
+
+    def _count(self, name: str, job: Job, what: str, **said: Any) -> None:
+        with self._lock:
+            setattr(self.counts, name, getattr(self.counts, name) + 1)
+        self._say(what, run=job.run, workflow=job.workflow, queue=job.queue, seconds=round(time.monotonic() - job.began, 3), **said)
+
+    def _say(self, what: str, **said: Any) -> None:
+        self._tell({"event": what, "at": clock.now_us(), **said})
+
+    @contextmanager
+    def _hearing_signals(self) -> Iterator[None]:
+        """The first signal drains, the second one ends the process: what it was doing is taken over like that of any dead one."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def heard(number: int, stack: Any) -> None:
+            if self.stopping:
+                sys.stdout.flush()
+                os._exit(128 + number)
+            self.stop(number)
+            self._say("stopping", signal=signal.Signals(number).name, runs=len(self.jobs))
+
+        before = {number: signal.signal(number, heard) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)

@@ -1,0 +1,372 @@
+"""Runs that wait in queues: who gets which, when, how many at once, and what becomes of those whose worker died."""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from everstep import clock as clocks
+from everstep.backends.base import Backend, Commit
+from everstep.backends.queues import LIMITS, START, Claim, Limits, Task
+from everstep.errors import AlreadyQueued, LeaseHeld, LostLease
+from everstep.records import RunRow, Worker
+from everstep.testing.conformance.suite import OpenHandle, Suite
+from everstep.testing.rows import new_letter, new_run, new_worker, next_commit
+
+SECOND = 1_000_000
+
+
+class QueuesSuite(Suite):
+    def enqueue(self, backend: Backend, name: str | None = None, due: int = 0, workflow: str = "w", **task: object) -> RunRow:
+        """A run in a queue that is ready at `due` microseconds from now."""
+        row = new_run(name, status="queued", workflow=workflow)
+        letters = [new_letter(row, START, clocks.clock.now_us() + due)]
+        backend.commit(Commit(row, None, letters=letters, task=Task(**({"queue": "q"} | task))))  # type: ignore[arg-type]
+        return row
+
+    def claim(
+        self, backend: Backend, most: int = 1, worker: Worker | None = None, queues: tuple[str, ...] = ("q",), **more: object
+    ) -> list[RunRow]:
+        asked = Claim(worker or new_worker(), queues, more.get("workflows", ("w",)), most, more.get("without", ()))  # type: ignore[arg-type]
+        return [taken.row for taken in backend.claim(asked) if taken.row is not None]
+
+    def claimed(self, backend: Backend, most: int = 1, **more: object) -> list[str]:
+        return [row.id for row in self.claim(backend, most, **more)]  # type: ignore[arg-type]
+
+    def begin(self, backend: Backend, row: RunRow) -> RunRow:
+        """What a worker writes first: that it has read the letter, and that the run is running."""
+        commit = next_commit(row, kind="status", read=(START,))
+        commit.run = commit.run.sealed(status="running")
+        backend.commit(commit)
+        return commit.run
+
+    def end(self, backend: Backend, row: RunRow, status: str = "succeeded", letters: tuple[object, ...] = ()) -> RunRow:
+        commit = next_commit(row, kind="status", letters=letters)
+        commit.run = commit.run.sealed(status=status, worker=None, since=0)
+        backend.commit(commit)
+        return commit.run
+
+    def test_a_run_is_given_once_with_its_lease_and_the_next_epoch(self, backend: Backend) -> None:
+        row = self.enqueue(backend)
+        worker = new_worker()
+        (taken,) = self.claim(backend, 5, worker)
+        assert (taken.id, taken.epoch, taken.worker) == (row.id, row.epoch + 1, worker.id)
+        assert backend.run(row.id) == taken
+        assert backend.held_by(worker.id) == [row.id]
+        assert taken.check == taken.digest()
+        assert self.claimed(backend, 5) == []
+        with pytest.raises(LeaseHeld):
+            backend.acquire(row.id, new_worker())
+        assert self.computed(backend) == backend.manifest().total
+
+    def test_nothing_is_given_where_nothing_waits_or_nothing_is_asked_for(self, backend: Backend) -> None:
+        assert self.claimed(backend, 5) == []
+        self.enqueue(backend)
+        assert self.claimed(backend, 0) == []
+        assert self.claimed(backend, 5, queues=("other",)) == []
+        assert self.claimed(backend, 5, queues=()) == []
+
+    def test_the_highest_priority_comes_first_then_the_longest_ready(self, backend: Backend) -> None:
+        for name, priority in (("a", 0), ("b", -5), ("c", 7), ("d", 0), ("e", 7)):
+            self.enqueue(backend, name, priority=priority)
+        assert self.claimed(backend, 3) == ["c", "e", "a"]
+        assert self.claimed(backend, 3) == ["d", "b"]
+
+    def test_what_is_due_later_comes_later_and_holds_up_nobody(self, backend: Backend) -> None:
+        self.enqueue(backend, "later", due=3600 * SECOND, priority=9)
+        self.enqueue(backend, "soon", due=300_000)
+        self.enqueue(backend, "now")
+        assert self.claimed(backend, 3) == ["now"]
+        soon = backend.next_ready(["q"])
+        assert soon is not None
+        assert 0 < soon - clocks.clock.now_us() < SECOND
+        time.sleep(0.4)
+        assert self.claimed(backend, 3) == ["soon"]
+
+    def test_queues_are_asked_in_the_given_order(self, backend: Backend) -> None:
+        self.enqueue(backend, "a", queue="first")
+        self.enqueue(backend, "b", queue="second", priority=100)
+        assert self.claimed(backend, 2, queues=("first", "second")) == ["a", "b"]
+
+    def test_workflows_that_a_worker_does_not_know_and_runs_that_it_leaves_are_left(self, backend: Backend) -> None:
+        self.enqueue(backend, "foreign", workflow="other")
+        self.enqueue(backend, "left")
+        self.enqueue(backend, "mine")
+        assert self.claimed(backend, 5, without=("left",)) == ["mine"]
+        assert self.claimed(backend, 5, workflows=("other", "w")) == ["foreign", "left"]
+
+    def test_a_run_that_ended_has_no_place(self, backend: Backend) -> None:
+        for status in ("succeeded", "cancelled", "failed"):
+            row = self.enqueue(backend, status)
+            (taken,) = self.claim(backend)
+            self.end(backend, self.begin(backend, taken), status)
+            assert backend.place(row.id) is None
+        assert backend.places() == []
+        assert self.claimed(backend) == []
+
+    def test_a_run_that_waits_is_given_again_when_a_letter_comes_or_is_due(self, backend: Backend) -> None:
+        row = self.enqueue(backend)
+        (taken,) = self.claim(backend)
+        waiting = self.end(backend, self.begin(backend, taken), "waiting")
+        assert self.claimed(backend) == []
+        place = backend.place(row.id)
+        assert place is not None
+        assert (place.ready, place.worker) == (None, None)
+        backend.post(new_letter(waiting, "answer:editor", clocks.clock.now_us()), row.id)
+        (again,) = self.claim(backend)
+        assert again.id == row.id
+        self.end(backend, again, "waiting", (new_letter(again, "timer", clocks.clock.now_us() + 200_000),))
+        backend_letters = backend.letters(row.id)
+        assert {letter.name for letter in backend_letters} == {"answer:editor", "timer"}
+        assert self.claimed(backend) == [row.id]  # the answer is still there
+
+    def test_a_letter_that_comes_while_a_run_is_driven_is_not_overlooked(self, backend: Backend) -> None:
+        row = self.enqueue(backend)
+        (taken,) = self.claim(backend)
+        taken = self.begin(backend, taken)
+        backend.post(new_letter(taken, "answer:a", clocks.clock.now_us()), row.id)
+        assert self.claimed(backend) == []
+        self.end(backend, taken, "waiting")
+        assert self.claimed(backend) == [row.id]
+
+    def test_a_failed_run_is_given_again_for_its_retry_alone(self, backend: Backend) -> None:
+        row = self.enqueue(backend)
+        (taken,) = self.claim(backend)
+        taken = self.begin(backend, taken)
+        backend.post(new_letter(taken, "answer:a", 1), row.id)
+        self.end(backend, taken, "failed", (new_letter(taken, "retry", clocks.clock.now_us() + 150_000),))
+        assert self.claimed(backend) == []
+        time.sleep(0.2)
+        assert self.claimed(backend) == [row.id]
+
+    def test_a_paused_run_is_not_given(self, backend: Backend) -> None:
+        row = self.enqueue(backend)
+        backend.post(new_letter(row, "pause"), row.id)
+        assert self.claimed(backend) == []
+        taken = backend.acquire(row.id, new_worker())
+        commit = next_commit(taken, kind="status", read=("pause",))
+        commit.run = commit.run.sealed(worker=None)
+        backend.commit(commit)
+        assert self.claimed(backend) == [row.id]
+
+    def test_a_run_that_is_given_back_is_ready_at_once(self, backend: Backend) -> None:
+        row = self.enqueue(backend)
+        (taken,) = self.claim(backend)
+        backend.release(self.begin(backend, taken))
+        (again,) = self.claim(backend)
+        assert (again.id, again.epoch) == (row.id, taken.epoch + 1)
+        backend.release(again)
+
+    def test_who_opens_a_run_by_its_id_has_it_out_of_the_queue(self, backend: Backend) -> None:
+        row = self.enqueue(backend)
+        held = backend.acquire(row.id, new_worker())
+        assert self.claimed(backend) == []
+        backend.release(held)
+        assert self.claimed(backend) == [row.id]
+
+    def test_a_deleted_run_leaves_its_queue(self, backend: Backend) -> None:
+        backend.delete(self.enqueue(backend))
+        assert backend.places() == []
+        assert self.claimed(backend) == []
+
+    def test_a_run_of_a_dead_worker_is_freed_and_the_dead_one_is_fenced(self, backend: Backend) -> None:
+        row = self.enqueue(backend)
+        (taken,) = self.claim(backend, 1, new_worker(0.05))
+        begun = self.begin(backend, taken)
+        time.sleep(0.1)
+        assert backend.free() == 1
+        assert backend.free() == 0
+        asked = Claim(new_worker(), ["q"], ["w"], 1)
+        (again,) = backend.claim(asked)
+        assert again.row is not None
+        assert (again.run, again.before, again.deaths) == (row.id, taken.worker, 1)
+        with pytest.raises(LostLease):
+            self.advance(backend, begun)
+
+    def test_the_living_keep_their_runs(self, backend: Backend) -> None:
+        self.enqueue(backend)
+        self.claim(backend)
+        assert backend.free() == 0
+        assert self.claimed(backend) == []
+
+    def test_deaths_are_counted_until_the_run_gets_on(self, backend: Backend) -> None:
+        row = self.enqueue(backend)
+        (taken,) = self.claim(backend, 1, new_worker(0.01))
+        self.begin(backend, taken)
+        counted = []
+        for _ in range(3):
+            time.sleep(0.05)
+            backend.free()
+            (found,) = backend.claim(Claim(new_worker(0.01), ["q"], ["w"], 1))
+            counted.append(found.deaths)
+        assert found.row is not None
+        self.advance(backend, found.row)
+        time.sleep(0.05)
+        backend.free()
+        place = backend.place(row.id)
+        assert place is not None
+        assert (counted, place.deaths) == ([1, 2, 3], 1)
+
+    def test_many_who_ask_at_once_get_each_run_once(self, open_handle: OpenHandle) -> None:
+        handles = [open_handle() for _ in range(4)]
+        try:
+            names = {self.enqueue(handles[0]).id for _ in range(60)}
+
+            def take(handle: Backend) -> list[str]:
+                worker, found = new_worker(), []
+                while got := self.claimed(handle, 3, worker=worker):
+                    found += got
+                return found
+
+            with ThreadPoolExecutor(8) as pool:
+                taken = [name for names in pool.map(take, [handles[n % 4] for n in range(8)]) for name in names]
+            assert len(taken) == len(set(taken))
+            assert set(taken) == names
+        finally:
+            for handle in handles:
+                handle.close()
+
+    def test_the_concurrency_of_a_queue_holds_for_all_workers(self, backend: Backend, open_handle: OpenHandle) -> None:
+        backend.set_fact(LIMITS + "q", Limits(concurrency=2).text())
+        for _ in range(5):
+            self.enqueue(backend)
+        other = open_handle()
+        try:
+            first = self.claim(other)
+            assert len(first) == 1
+            assert len(self.claim(backend, 5)) == 1
+            assert self.claimed(backend, 5) == []
+            self.end(other, self.begin(other, first[0]))
+            assert len(self.claim(backend, 5)) == 1
+        finally:
+            other.close()
+
+    def test_the_concurrency_of_a_key_holds_and_others_go_past(self, backend: Backend) -> None:
+        backend.set_fact(LIMITS + "q", Limits(per_key=1).text())
+        for name, key in (("a1", "a"), ("a2", "a"), ("b1", "b"), ("n1", None), ("n2", None)):
+            self.enqueue(backend, name, key=key)
+        taken = self.claim(backend, 9)
+        assert [row.id for row in taken] == ["a1", "b1", "n1", "n2"]
+        self.end(backend, self.begin(backend, taken[0]))
+        assert self.claimed(backend, 9) == ["a2"]
+
+    def test_a_rate_is_never_exceeded_in_any_period(self, backend: Backend) -> None:
+        backend.set_fact(LIMITS + "q", Limits(rate=3, period=400_000).text())
+        for _ in range(7):
+            self.enqueue(backend)
+        assert len(self.claim(backend, 2)) == 2
+        assert len(self.claim(backend, 9)) == 1
+        assert self.claimed(backend, 9) == []
+        time.sleep(0.45)
+        assert len(self.claim(backend, 9)) == 3
+
+    def test_limits_of_one_queue_do_not_touch_another(self, backend: Backend) -> None:
+        backend.set_fact(LIMITS + "slow", Limits(concurrency=1).text())
+        for queue in ("slow", "slow", "q", "q"):
+            self.enqueue(backend, queue=queue)
+        assert len(self.claim(backend, 9, queues=("slow", "q"))) == 3
+
+    def test_a_global_limit_of_one_is_never_exceeded_by_many_at_once(self, open_handle: OpenHandle) -> None:
+        handles = [open_handle() for _ in range(3)]
+        handles[0].set_fact(LIMITS + "q", Limits(concurrency=1).text())
+        names = {self.enqueue(handles[0]).id for _ in range(12)}
+        active, most, guard = 0, 0, threading.Lock()
+        done: set[str] = set()
+
+        def work(handle: Backend) -> None:
+            nonlocal active, most
+            worker = new_worker()
+            while len(done) < len(names):
+                for row in self.claim(handle, 2, worker):
+                    with guard:
+                        active += 1
+                        most = max(most, active)
+                    row = self.begin(handle, row)
+                    with guard:
+                        active -= 1
+                        done.add(row.id)
+                    self.end(handle, row)
+
+        try:
+            with ThreadPoolExecutor(6) as pool:
+                list(pool.map(work, [handles[n % 3] for n in range(6)]))
+            assert (most, done) == (1, names)
+        finally:
+            for handle in handles:
+                handle.close()
+
+    def test_a_double_is_refused_until_the_first_has_ended(self, backend: Backend) -> None:
+        first = self.enqueue(backend, dedupe="mail 7")
+        with pytest.raises(AlreadyQueued) as caught:
+            self.enqueue(backend, "double", dedupe="mail 7")
+        assert caught.value.run in (first.id, None)
+        assert backend.run("double") is None
+        assert backend.twin(Task("q", dedupe="mail 7")) == first.id
+        assert self.computed(backend) == backend.manifest().total
+        self.enqueue(backend, "elsewhere", queue="other", dedupe="mail 7")
+        (taken,) = self.claim(backend)
+        self.end(backend, self.begin(backend, taken))
+        assert backend.twin(Task("q", dedupe="mail 7")) is None
+        self.enqueue(backend, "later", dedupe="mail 7")
+
+    def test_of_many_doubles_at_once_one_gets_in(self, open_handle: OpenHandle) -> None:
+        handles = [open_handle() for _ in range(3)]
+        try:
+
+            def enqueue(n: int) -> bool:
+                try:
+                    self.enqueue(handles[n % 3], dedupe="one")
+                except AlreadyQueued:
+                    return False
+                return True
+
+            with ThreadPoolExecutor(9) as pool:
+                assert sum(pool.map(enqueue, range(18))) == 1
+            assert len(handles[0].places()) == 1
+        finally:
+            for handle in handles:
+                handle.close()
+
+    def test_a_damaged_row_is_named_and_holds_up_nobody(self, backend: Backend) -> None:
+        bad = new_run("bad", status="queued", workflow="w")
+        bad.note = "not what was sealed"
+        backend.commit(Commit(bad, None, letters=[new_letter(bad, START, 1)], task=Task("q")))
+        self.enqueue(backend, "good")
+        found = {taken.run: taken.row for taken in backend.claim(Claim(new_worker(), ["q"], ["w"], 5))}
+        assert found["bad"] is None
+        assert found["good"] is not None
+        assert self.claimed(backend, 5, without=("bad",)) == []
+
+    def test_places_and_depths_tell_what_waits(self, backend: Backend) -> None:
+        self.enqueue(backend, "now", priority=1, key="k", dedupe="d")
+        self.enqueue(backend, "later", due=3600 * SECOND)
+        self.enqueue(backend, "taken", queue="other")
+        self.claim(backend, queues=("other",))
+        backend.set_fact(LIMITS + "empty", Limits(concurrency=1).text())
+        assert [place.run for place in backend.places("q")] == ["now", "later"]
+        assert [place.run for place in backend.places(limit=1)] == ["taken"] or len(backend.places(limit=1)) == 1
+        place = backend.place("now")
+        assert place is not None
+        assert place.task == Task("q", 1, "k", "d")
+        depths = {depth.queue: depth for depth in backend.depths(2)}
+        assert set(depths) == {"q", "other", "empty"}
+        assert (depths["q"].ready, depths["q"].later, depths["q"].running) == (1, 1, 0)
+        assert depths["q"].oldest is not None
+        assert (depths["other"].running, sum(minute[0] for minute in depths["other"].minutes)) == (1, 1)
+        assert (depths["empty"].ready, depths["empty"].oldest) == (0, None)
+
+    def test_the_bell_rings_when_something_gets_ready(self, backend: Backend, open_handle: OpenHandle) -> None:
+        other = open_handle()
+        rung = threading.Event()
+        stop = other.bell(rung.set)
+        try:
+            time.sleep(0.2)
+            rung.clear()
+            self.enqueue(backend)
+            assert rung.wait(10)
+        finally:
+            stop()
+            other.close()
