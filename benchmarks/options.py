@@ -47,6 +47,8 @@ class Options:
     rate_settings: tuple[str, ...] = ("threads:1", "threads:16", "tasks:100")
     rate_seconds: float = 1.0
     rate_rounds: int = 2
+    finished_runs: int = 1_000_000
+    claims: int = 500
 
 
 def full(folder: Path, peers: bool) -> Options:
@@ -87,4 +89,6 @@ def quick(folder: Path, peers: bool) -> Options:
         postgres_turns=500,
         rate_seconds=0.5,
         rate_rounds=1,
+        finished_runs=100_000,
+        claims=200,
     )
