@@ -41,6 +41,7 @@ ROWS = {
     "postgres": "a durable checkpoint and a durable step in PostgreSQL: floor, round trips",
     "throughput": "steps and one-step workflows a second in one process on PostgreSQL, with the peers",
     "claims": "taking a run from a queue in PostgreSQL beside 1,000,000 runs that have ended",
+    "workers": "from enqueue to start, and from a worker's death to the start in another, on SQLite and PostgreSQL",
     "verify": "proving a store whole, in three depths",
     "startup": "import everstep",
     "cli": "the command line: --help, and runs, show, log and diff on a store of 100,000 runs and 1,000,000 records",

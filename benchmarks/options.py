@@ -49,6 +49,8 @@ class Options:
     rate_rounds: int = 2
     finished_runs: int = 1_000_000
     claims: int = 500
+    latencies: int = 100
+    take_overs: int = 5
 
 
 def full(folder: Path, peers: bool) -> Options:
@@ -91,4 +93,6 @@ def quick(folder: Path, peers: bool) -> Options:
         rate_rounds=1,
         finished_runs=100_000,
         claims=200,
+        latencies=30,
+        take_overs=2,
     )

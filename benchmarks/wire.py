@@ -13,6 +13,7 @@ import tempfile
 import threading
 from types import TracebackType
 from typing import Self
+from urllib.parse import quote
 
 from psycopg.conninfo import conninfo_to_dict
 
@@ -37,8 +38,9 @@ class Wire:
 
     @property
     def url(self) -> str:
-        database, user = self._asked.get("dbname", ""), self._asked.get("user", "")
-        return f"postgresql://{user}@/{database}?host={self._folder.name}&port={_PORT}"
+        user, password, database = (quote(str(self._asked.get(name) or ""), safe="") for name in ("user", "password", "dbname"))
+        who = f"{user}:{password}" if password else user
+        return f"postgresql://{who}@/{database}?host={quote(self._folder.name, safe='')}&port={_PORT}"
 
     def _accept(self) -> None:
         while True:
