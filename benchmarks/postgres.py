@@ -4,14 +4,15 @@ The floor has a connection made as the store makes its own: autocommit, no state
 INSERT prepared, which a pooler would not allow. Round trips are counted on the wire, 50 operations less 10, after the wire has shown that it
 tells two round trips from one.
 
-A disk that takes long to sync hides what a commit costs besides: its ratio tends to 1 whatever we do. So the same is measured on a server
-without fsync as well, where the ratio is the worst that any disk can show; and the note says what a raw append takes meanwhile.
+A disk that takes long to sync hides what a commit costs besides: its ratio tends to 1 whatever we do. So where a raw append takes too long
+meanwhile, no bar is said to be met; and the same is measured on a server without fsync as well, where only computing is left.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from everstep.backends.postgres_connections import Address
 from everstep.testing.postgres import Server
 
 FEW, MANY = 10, 50
-SLOW_MS = 1.0
+SLOW_MS = 0.6  # on the disk that the bar was set for, a raw append takes 0.24
 SUBJECTS = {"checkpoint": "checkpoint of a 1 KB turn", "step": "durable step, 1 KB"}
 
 
@@ -93,24 +94,25 @@ def checkpoint(live: Any, new: workload.Message) -> None:
 
 def against_floor(what: str, key: str, times: Times, note: str) -> Line:
     found = {name: ms(values) for name, values in times.items()}
-    took, floor = found[key], found["row"]
+    took, floor, raw = found[key], found["row"], found["raw"]
     first, last = ms(first_tenth(times[key])), ms(last_tenth(times[key]))
-    slow = "" if found["raw"] <= SLOW_MS else "THE DISK IS TOO SLOW FOR THE RATIO TO SAY MUCH: "
-    return Line(
+    line = Line(
         f"PostgreSQL: {what}, N={len(times[key]):,} / one-row insert",
         show(took),
         show(floor),
-        took / floor,
-        Bar("<=", 1.6),
-        f"{slow}raw append {found['raw']:.3f} ms; {note}; {took / found['prepared']:.2f}x a prepared insert; "
+        note=f"raw append {raw:.3f} ms; {note}; {took / found['prepared']:.2f}x a prepared insert; "
         f"first 10 % {first:.3f}, last 10 % {last:.3f} ms",
         raw={**found, "first_ms": first, "last_ms": last},
     )
+    if raw > SLOW_MS:
+        problem = f"NOT MEASURED: {took / floor:.2f}x, but a raw append takes {raw:.1f} ms, which hides the rest"
+        return replace(line, problem=problem, broken=True)
+    return replace(line, value=took / floor, bar=Bar("<=", 1.6))
 
 
 def computing(what: str, key: str, times: Times) -> Line:
     took, floor = ms(times[key]), ms(times["row"])
-    note = f"no disk in it: {took - floor:.3f} ms more than the insert, on any disk"
+    note = f"no disk in it: {took - floor:.3f} ms more than the insert"
     return Line(f"  {what}, server without fsync / one-row insert", show(took), show(floor), took / floor, note=note)
 
 
