@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
+from decimal import Decimal
 
 import psycopg
 
@@ -16,7 +17,7 @@ from everstep.backends.postgres_connections import Address, Connection, Readers,
 from everstep.backends.postgres_errors import translated
 from everstep.backends.postgres_rows import chunk_columns, items_or_none, pack_ranges, unpack_tags
 from everstep.backends.upkeep import Census, Cut
-from everstep.errors import Conflict, NotFound
+from everstep.errors import Conflict, Damaged, NotFound
 from everstep.records import MODULUS, fact_check
 
 _STAMPS = 4096
@@ -47,7 +48,17 @@ class Stamps:
 
 def manifest(readers: Readers, stamps: Stamps) -> Manifest:
     ((totals, writes, runs, places, last),) = readers.rows("manifest")
-    return Manifest(_bytes(sum(map(int, totals))), runs, last, places, stamps.note(writes))
+    if totals is None or places is None:
+        raise Damaged("the manifest of the store is gone")
+    return Manifest(_bytes(sum(map(_whole, totals))), runs, last, places, stamps.note(writes))
+
+
+def _whole(number: Decimal | int) -> int:
+    """A number of the manifest: the server's numbers may be fractions, or none at all."""
+    try:
+        return int(number)
+    except (ValueError, OverflowError):
+        raise Damaged(f"the manifest of the store is damaged: {number} is no sum") from None
 
 
 def _bytes(total: int) -> bytes:
@@ -61,7 +72,7 @@ def census(readers: Readers) -> Census:
     found = 0
     for what, number, check in readers.stream("census"):
         if check is None:
-            said[what] += int(number)
+            said[what] += _whole(number)
         else:
             counts[what] += 1
             found += int.from_bytes(check)
