@@ -24,6 +24,7 @@ from everstep.backends.postgres_errors import translated
 from everstep.errors import InvalidArgument, NewerFormat, NotAStore, StoreError
 
 FORMAT = 1
+MISSING = "Check the database and the schema in the URL; `everstep migrate` makes the tables, as does opening it without create=False."
 BUCKETS = 64
 _OLDEST = 130000
 _FORBIDDEN = (pg.InsufficientPrivilege, pg.ReadOnlySqlTransaction)
@@ -57,7 +58,7 @@ def prepare(address: Address, create: bool) -> Connection:
         version = version_of(connection, address)
         if version < FORMAT:
             if not version and not create:
-                raise NotAStore(f"there is no store at {address.url}")
+                raise NotAStore(f"there is no store at {address.url}", remedy=MISSING)
             version = _migrate(connection, address)
         if version > FORMAT:
             raise NewerFormat(f"{address.url} has format {version}; this version of Everstep knows formats up to {FORMAT}")

@@ -12,9 +12,10 @@ from decimal import Decimal
 
 import psycopg
 
+from everstep import clock as clocks
 from everstep.backends.base import Manifest
 from everstep.backends.postgres_connections import Address, Connection, Readers, execute
-from everstep.backends.postgres_errors import translated
+from everstep.backends.postgres_errors import GRANTS, translated
 from everstep.backends.postgres_rows import chunk_columns, items_or_none, pack_ranges, unpack_tags
 from everstep.backends.upkeep import Census, Cut
 from everstep.errors import Conflict, Damaged, NotFound
@@ -125,14 +126,31 @@ def check(readers: Readers, stop: Callable[[], bool] | None) -> list[str] | None
 
 def health(readers: Readers, address: Address) -> dict[str, object]:
     """See `Upkeep.health`."""
-    ((version, fsync, sync, standby, read_only, may_write),) = readers.rows("health", f'"{address.schema}".runs')
-    why = "the server is a standby" if standby else "the session is read-only" if read_only == "on" else None
-    why = why or (None if may_write else "this user may not write its tables")
+    before = clocks.clock.now_us()
+    ((version, fsync, standby, read_only, may_write, whole, checksums, autovacuum, now),) = readers.rows(
+        "health", f'"{address.schema}".runs'
+    )
+    after = clocks.clock.now_us()
+    ((used, most, oldest, encrypted),) = readers.rows("sessions")
+    ((live, dead),) = readers.rows("dead_rows", address.schema)
     ((writes,),) = readers.rows("writes")
+    why = "the server is a standby" if standby else "the session is read-only" if read_only == "on" else None
     return {
         "engine": "PostgreSQL",
         "version": version.split()[0],
-        "read_only": why,
-        "synchronous": "off" if fsync == "off" else "extra" if sync in ("remote_apply", "remote_write") else "full",
+        "read_only": why or (None if may_write else "this user may not write its tables"),
+        "write_remedy": "Connect to the primary server." if standby else GRANTS,
+        "synchronous": "off" if fsync == "off" else "full",  # where synchronous_commit is off, commits ask for more
+        "sync_remedy": "Set fsync = on in postgresql.conf.",
+        "full_page_writes": whole == "on",
+        "checksums": checksums == "on",
+        "autovacuum": autovacuum == "on",
+        "connections": used,
+        "most_connections": most,
+        "oldest_seconds": oldest,
+        "encrypted": encrypted,
+        "clock_ahead_us": now - (before + after) // 2,
+        "live_rows": live,
+        "dead_rows": dead,
         "writes": writes,
     }

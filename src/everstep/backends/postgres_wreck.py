@@ -17,7 +17,7 @@ import psycopg
 from everstep.backends.base import MAX_SEQ
 from everstep.backends.postgres_connections import Address, Connection, Rows, execute
 from everstep.backends.postgres_errors import translated
-from everstep.backends.postgres_format import BUCKETS, FORMAT, version_of
+from everstep.backends.postgres_format import BUCKETS, FORMAT, MISSING, version_of
 from everstep.backends.postgres_rows import Values, fact_from, pruned_from, record_from, run_from
 from everstep.backends.wreck import Entry, Feed, Summary
 from everstep.errors import Damaged, NewerFormat, NotAStore, StoreUnreachable
@@ -188,7 +188,7 @@ def _format(connection: Connection, address: Address) -> int:
         raise translated(error, address.url) from error
     if version or execute(connection, address.load("read")["has_schema"], (address.schema,)) == [(True,)]:
         return version
-    raise NotAStore(f"there is no store at {address.url}")
+    raise NotAStore(f"there is no store at {address.url}", remedy=MISSING)
 
 
 def _whole(total: Decimal) -> int | None:

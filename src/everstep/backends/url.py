@@ -42,14 +42,14 @@ def open_backend(url: str | os.PathLike[str] | None = None, **options: Any) -> B
         return _open_memory(rest, options)
     if scheme == "sqlite":
         return _open_sqlite(_sqlite_path(url, rest), options)
-    if _is_postgres(url):
+    if is_database(url):
         return _open_postgres(url, options)
     raise UnknownBackend(f"no backend serves {scheme}:// (asked for by {_without_password(url)!r})")
 
 
 def open_wreck(source: str | os.PathLike[str], private: str) -> Wreck:
     """What is left of a damaged store. `private` is how the names of the copies begin that this needs."""
-    if _is_postgres(source):
+    if is_database(source):
         with _driver(source):
             from everstep.backends.postgres_wreck import PostgresWreck
         return PostgresWreck(source)
@@ -60,7 +60,7 @@ def open_wreck(source: str | os.PathLike[str], private: str) -> Wreck:
 
 def open_builder(target: str | os.PathLike[str]) -> Builder:
     """A new store, for what is left of a damaged one."""
-    if _is_postgres(target):
+    if is_database(target):
         with _driver(target):
             from everstep.backends.postgres_rebuild import PostgresBuilder
         return PostgresBuilder(target)
@@ -71,7 +71,7 @@ def open_builder(target: str | os.PathLike[str]) -> Builder:
 
 def formats(url: str | os.PathLike[str] | None) -> tuple[int, int]:
     """The format that a store has, 0 if there is none, and the one that opening it brings it to. Changes nothing."""
-    if _is_postgres(url):
+    if is_database(url):
         with _driver(url):
             from everstep.backends.postgres_format import formats_of
         return formats_of(url)
@@ -83,14 +83,15 @@ def formats(url: str | os.PathLike[str] | None) -> tuple[int, int]:
 
 def shown(url: str | os.PathLike[str]) -> str:
     """An address as it may be printed: without its password."""
-    if _is_postgres(url):
+    if is_database(url):
         with _driver(url):
             from everstep.backends.postgres_connections import Address
         return Address(url).url
     return os.fspath(url)
 
 
-def _is_postgres(url: object) -> TypeGuard[str]:
+def is_database(url: object) -> TypeGuard[str]:
+    """Whether an address is one of PostgreSQL."""
     return isinstance(url, str) and url.startswith(_POSTGRES)
 
 

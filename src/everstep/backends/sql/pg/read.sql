@@ -191,6 +191,20 @@ UNION ALL SELECT 'a meta value is listed for run number ' || pk || ', which is n
 WHERE pk NOT IN (SELECT pk FROM {schema}.runs)
 
 -- name: health
--- What the server says of itself, and whether this user may write.
-SELECT current_setting('server_version'), current_setting('fsync'), current_setting('synchronous_commit'), pg_is_in_recovery(),
-    current_setting('transaction_read_only'), has_table_privilege(%s, 'INSERT, UPDATE, DELETE')
+-- What the server says of itself, whether this user may write, and the server's time.
+SELECT current_setting('server_version'), current_setting('fsync'), pg_is_in_recovery(), current_setting('transaction_read_only'),
+    has_table_privilege(%s, 'INSERT, UPDATE, DELETE'), current_setting('full_page_writes'), current_setting('data_checksums'),
+    current_setting('autovacuum'), {schema}.now_us()
+
+-- name: sessions
+-- How many are connected, how many may be, for how many seconds the oldest transaction of this database is open, and whether what goes over the wire is
+-- encrypted or stays on the machine.
+SELECT (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend')::bigint,
+    current_setting('max_connections')::bigint - current_setting('superuser_reserved_connections')::bigint,
+    (SELECT coalesce(max(extract(epoch FROM clock_timestamp() - xact_start)), 0)::bigint FROM pg_stat_activity WHERE datname = current_database()),
+    coalesce((SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()), false) OR inet_client_addr() IS NULL
+        OR inet_client_addr() <<= '127.0.0.0/8'::inet OR inet_client_addr() = '::1'::inet
+
+-- name: dead_rows
+-- How many rows the tables have, and how many that nobody sees any more.
+SELECT coalesce(sum(n_live_tup), 0)::bigint, coalesce(sum(n_dead_tup), 0)::bigint FROM pg_stat_user_tables WHERE schemaname = %s
