@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 import psycopg
 from psycopg import sql
 
+from everstep.backends.postgres_connections import Address
 from everstep.testing.postgres import Server
 
 _OTHER = {
@@ -33,6 +34,15 @@ def ask(url: str, text: str, *values: Any, **names: str) -> list[Any]:
     with psycopg.connect(url, autocommit=True) as connection:
         cursor = connection.execute(query, values or None)
         return cursor.fetchall() if cursor.description else []
+
+
+def behind(url: str, text: str, *values: Any) -> None:
+    """Run a statement that was written for a store in SQLite: there the number of a record holds its run and seq."""
+    address = Address(url)
+    text = text.replace("id & 0x7fffffff", "seq").replace("id >> 31", "run").replace("?", "%s")
+    with address.connect() as connection:
+        connection.execute(f'SET search_path = "{address.schema}"'.encode())
+        connection.execute(text.encode(), values)
 
 
 @contextmanager
