@@ -259,9 +259,9 @@ class NotAStore(StoreError):
     missing = False
 
     @classmethod
-    def nothing_at(cls, place: object) -> NotAStore:
+    def nothing_at(cls, place: object, remedy: str | None = None) -> NotAStore:
         """The error for a place where there is nothing at all: a store could be made there."""
-        error = cls(f"there is no store at {place}")
+        error = cls(f"there is no store at {place}", remedy=remedy)
         error.missing = True
         return error
 

@@ -40,6 +40,14 @@ _DEFAULTS = {
 }
 
 
+_ON_SERVER = {
+    "tcp_user_timeout": "tcp_user_timeout",
+    "keepalives_idle": "tcp_keepalives_idle",
+    "keepalives_interval": "tcp_keepalives_interval",
+    "keepalives_count": "tcp_keepalives_count",
+}
+
+
 class Address:
     """Where a store is: what to connect to, which schema it has, and how it is called without its password."""
 
@@ -67,9 +75,9 @@ class Address:
     def connect(self, writing: bool = False, seconds: int | None = None) -> Connection:
         """A new connection. A pooler may refuse settings at the start of a session; then it goes without."""
         most = seconds if seconds is not None else _WRITE_SECONDS if writing else _READ_SECONDS
-        options = f"-c statement_timeout={most * 1000} -c lock_timeout={LOCK_SECONDS * 1000}"
         given = self._given.get("options", "")
         chosen: dict[str, Any] = {**_DEFAULTS, **self._given}
+        options = f"-c statement_timeout={most * 1000} -c lock_timeout={LOCK_SECONDS * 1000} {_same_there(chosen)}"
         try:
             if self._takes_options:
                 return _connect(chosen | {"options": f"{options} {given}".strip()})
@@ -89,6 +97,11 @@ class Address:
     def fill(self, text: str) -> str:
         filled = text.replace("{schema}", f'"{self.schema}"').replace("{lock_timeout}", f"{LOCK_SECONDS}s")
         return filled.replace("{channel}", f"'{self.channel}'")
+
+
+def _same_there(chosen: dict[str, Any]) -> str:
+    """What ends a dead connection here ends it on the server, too: it lets go of locks, and a reply that cannot get through is not waited for."""
+    return " ".join(f"-c {theirs}={int(chosen[ours])}" for ours, theirs in _ON_SERVER.items() if str(chosen[ours]).isdecimal())
 
 
 def _joined(place: str, path: str, asked: list[tuple[str, str]]) -> str:
