@@ -41,7 +41,9 @@
     ├── GateTimeout         E605  nobody answered in time, and there is no default
     ├── StepTimeout         E606  a step took too long
     ├── DefinitionChanged   E607  the definition is no longer the one that the run began with
-    └── InvalidWorkflow     E608  a workflow document that makes no sense
+    ├── InvalidWorkflow     E608  a workflow document that makes no sense
+    ├── TransactionEnded    E609  a transactional step ended its own transaction
+    └── TransactionUnknown  E610  nobody knows whether the transaction of a step was committed
     (BaseException)
     └── Suspended           E620  not an error: unwinds a program whose run stops here
         ├── Waiting         E621  the run waits for an answer or for a time
@@ -452,6 +454,21 @@ class InvalidWorkflow(EverstepError):
         self.file, self.line = file, line
         place = f"{file or 'workflow'}:{line}: " if line is not None else f"{file}: " if file else ""
         super().__init__(place + message, remedy=remedy)
+
+
+class TransactionEnded(EverstepError):
+    """The function of a transactional step ended its transaction by itself."""
+
+    code = "E609"
+    remedy = "Leave COMMIT, ROLLBACK and close to Everstep. To undo everything, raise an error; to undo a part, use a savepoint."
+
+
+class TransactionUnknown(EverstepError):
+    """It is unknown whether the transaction of a step was committed."""
+
+    code = "E610"
+    remedy = "Resume the run when the database answers again: it looks, and takes the result or runs the step."
+    written: Written = "unknown"
 
 
 class Suspended(BaseException):

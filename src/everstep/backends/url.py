@@ -64,7 +64,7 @@ def open_builder(target: str | os.PathLike[str]) -> Builder:
 def formats(url: str | os.PathLike[str] | None) -> tuple[int, int]:
     """The format that a store has, 0 if there is none, and the one that opening it brings it to. Changes nothing."""
     if isinstance(url, str) and url.startswith(_POSTGRES):
-        with _driver(url):
+        with driver(url):
             from everstep.backends.postgres_format import formats_of
         return formats_of(url)
     from everstep.backends.sqlite_file import format_of
@@ -119,13 +119,13 @@ def _open_memory(name: str, options: dict[str, Any]) -> Backend:
 
 
 def _open_postgres(url: str, options: dict[str, Any]) -> Backend:
-    with _driver(url):
+    with driver(url):
         from everstep.backends.postgres import PostgresBackend
     return PostgresBackend(url, **options)
 
 
 @contextmanager
-def _driver(url: str) -> Iterator[None]:
+def driver(url: str) -> Iterator[None]:
     """Around an import that needs the driver of PostgreSQL: where it is missing, say what to install."""
     try:
         yield
