@@ -52,7 +52,7 @@ def open_backend(url: str | os.PathLike[str] | None = None, **options: Any) -> B
 def open_wreck(source: str | os.PathLike[str], private: str) -> Wreck:
     """What is left of a damaged store. `private` is how the names of the copies begin that this needs."""
     if is_database(source):
-        with _driver(source):
+        with driver(source):
             from everstep.backends.postgres_wreck import PostgresWreck
         return PostgresWreck(source)
     from everstep.backends.sqlite_wreck import SqliteWreck
@@ -63,7 +63,7 @@ def open_wreck(source: str | os.PathLike[str], private: str) -> Wreck:
 def open_builder(target: str | os.PathLike[str]) -> Builder:
     """A new store, for what is left of a damaged one."""
     if is_database(target):
-        with _driver(target):
+        with driver(target):
             from everstep.backends.postgres_rebuild import PostgresBuilder
         return PostgresBuilder(target)
     from everstep.backends.sqlite_rebuild import SqliteBuilder
@@ -74,7 +74,7 @@ def open_builder(target: str | os.PathLike[str]) -> Builder:
 def formats(url: str | os.PathLike[str] | None) -> tuple[int, int]:
     """The format that a store has, 0 if there is none, and the one that opening it brings it to. Changes nothing."""
     if is_database(url):
-        with _driver(url):
+        with driver(url):
             from everstep.backends.postgres_format import formats_of
         return formats_of(url)
     from everstep.backends.sqlite_file import format_of
@@ -86,7 +86,7 @@ def formats(url: str | os.PathLike[str] | None) -> tuple[int, int]:
 def shown(url: str | os.PathLike[str]) -> str:
     """An address as it may be printed: without its password."""
     if is_database(url):
-        with _driver(url):
+        with driver(url):
             from everstep.backends.postgres_connections import Address
         return Address(url).url
     return os.fspath(url)
@@ -146,13 +146,13 @@ def _open_memory(name: str, options: dict[str, Any]) -> Backend:
 
 
 def _open_postgres(url: str, options: dict[str, Any]) -> Backend:
-    with _driver(url):
+    with driver(url):
         from everstep.backends.postgres import PostgresBackend
     return PostgresBackend(url, **options)
 
 
 @contextmanager
-def _driver(url: str) -> Iterator[None]:
+def driver(url: str) -> Iterator[None]:
     """Around an import that needs the driver of PostgreSQL: where it is missing, say what to install."""
     try:
         yield
