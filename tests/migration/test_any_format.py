@@ -266,7 +266,9 @@ def test_an_old_file_that_is_put_back_after_the_migration_is_refused(frozen: Fro
         pass
     assert old.with_name("s.db-seen").exists()
     shutil.copy(frozen.path, old)
-    with pytest.raises(RolledBack, match=f"has format {frozen.format}" if frozen.format < 3 else "writes that were seen here are not in it"):
+    with pytest.raises(
+        RolledBack, match=f"has format {frozen.format}" if frozen.format < 3 else "writes that were seen here are not in it"
+    ):
         everstep.open(old)
     frozen.is_untouched(old)
     with everstep.open(old, accept_older=True) as store:

@@ -137,9 +137,9 @@ class SqliteFile:
         try:
             self._first = self.reader()
         except StoreError:
-            return  # damage of another sort: whoever reads is told
+            return None  # damage of another sort: whoever reads is told
         if seen is None:
-            return
+            return None
         try:
             self._refuse_older(self._first, seen)
         except RolledBack:
