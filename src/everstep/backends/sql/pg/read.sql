@@ -169,6 +169,8 @@ UNION ALL SELECT 'letter ' || name || ' is for run ' || run || ', which is not t
 WHERE run NOT IN (SELECT pk FROM {schema}.runs)
 UNION ALL SELECT 'a prune mark is for run ' || run || ', which is not there' FROM {schema}.pruned WHERE run NOT IN (SELECT pk FROM {schema}.runs)
 UNION ALL SELECT 'an added base is for run ' || run || ', which is not there' FROM {schema}.bases WHERE run NOT IN (SELECT pk FROM {schema}.runs)
+UNION ALL SELECT 'a place in queue ' || queue || ' is for run ' || run || ', which is not there' FROM {schema}.tasks
+WHERE run NOT IN (SELECT pk FROM {schema}.runs)
 UNION ALL SELECT 'run number ' || pk || ' is there and has a tombstone' FROM {schema}.tombstones WHERE pk IN (SELECT pk FROM {schema}.runs)
 UNION ALL SELECT 'the feed has ' || coalesce(f.records, 0) || ' records of run number ' || r.pk || ', which has ' || r.head_seq
 FROM {schema}.runs r LEFT JOIN (
