@@ -65,6 +65,7 @@ class Listener:
         self.stream = stream
         self.worker: Any = None
         self.unheard = False
+        self._failure: BaseException | None = None
         self._heard: SimpleQueue[Any] = SimpleQueue()
         self._thread = threading.Thread(target=self._listen, name="everstep-listener", daemon=True)
 
@@ -78,12 +79,17 @@ class Listener:
     def __exit__(self, *_: object) -> None:
         self._heard.put(None)
         self._thread.join()
+        if self._failure is not None:
+            raise self._failure
 
     def _listen(self) -> None:
         try:
             self._work()
         except OSError:  # nobody reads any more, or the terminal is gone
             self.unheard = True
+            self.worker.stop()
+        except BaseException as error:  # noqa: BLE001 - a defect here is told by the thread that waits for this one
+            self._failure = error
             self.worker.stop()
 
     def _work(self) -> None:
