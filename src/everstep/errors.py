@@ -256,6 +256,14 @@ class NotAStore(StoreError):
 
     code = "E401"
     remedy = "Give the path of a store, or of a file that does not exist yet."
+    missing = False
+
+    @classmethod
+    def nothing_at(cls, place: object) -> NotAStore:
+        """The error for a place where there is nothing at all: a store could be made there."""
+        error = cls(f"there is no store at {place}")
+        error.missing = True
+        return error
 
 
 class NewerFormat(StoreError):

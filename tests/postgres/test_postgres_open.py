@@ -59,8 +59,9 @@ def test_a_store_of_a_newer_format_is_refused_and_left_alone(server: Server, pla
 
 
 def test_a_store_that_is_not_there_is_not_made_unless_asked(place: str) -> None:
-    with pytest.raises(NotAStore):
+    with pytest.raises(NotAStore) as caught:
         open_backend(place, create=False)
+    assert caught.value.missing
     open_backend(place).close()
     open_backend(place, create=False).close()
 

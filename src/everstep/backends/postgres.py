@@ -289,6 +289,16 @@ class PostgresBackend:
         self._check_open()
         return queues.depths(self._readers, minutes)
 
+    def order_sql(self) -> str | None:
+        return self._readers.sql["order"].decode()
+
+    def orders(self, limit: int) -> list[tuple[int, str, bytes, bytes]]:
+        return [(number, run, body, digest) for number, run, body, digest in self._rows("orders", limit)]
+
+    def drop_orders(self, numbers: Sequence[int]) -> None:
+        sql, asked = self._writer.sql["drop_orders"], (list(numbers),)
+        self._write(lambda connection, _: execute(connection, sql, asked))
+
     def bell(self, ring: Callable[[], None]) -> Callable[[], None]:
         self._check_open()
         bell = queues.Bell(self._address, ring)

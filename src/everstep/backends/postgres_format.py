@@ -10,6 +10,7 @@ Format 1 (sql/pg/0001_schema.sql), in a schema of its own:
     feed_new, feed, feed_end   commits without a position yet; those with one; the newest position
     tasks, starts, ticks   the places of runs in queues; when runs of a queue with a rate limit were taken; what happened in each queue, minute by
                minute, counted in the bucket of who did it
+    orders     runs that were enqueued inside a caller's own transaction, until a worker makes runs of them
     run_tags, run_meta   the tags and scalar meta values of runs once more, for listing
     commits    a sequence: in which order commits began
 The functions of sql/pg/functions.sql and sql/pg/queues.sql are what a commit and the other writes call. Relies on nothing but PostgreSQL 13 or newer: no extension.
@@ -58,7 +59,7 @@ def prepare(address: Address, create: bool) -> Connection:
         version = version_of(connection, address)
         if version < FORMAT:
             if not version and not create:
-                raise NotAStore(f"there is no store at {address.url}")
+                raise NotAStore.nothing_at(address.url)
             version = _migrate(connection, address)
         if version > FORMAT:
             raise NewerFormat(f"{address.url} has format {version}; this version of Everstep knows formats up to {FORMAT}")

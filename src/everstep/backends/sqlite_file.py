@@ -46,7 +46,7 @@ class SqliteFile:
         refuse_unsafe(self.path)
         if not self._place.exists():
             if not create:
-                raise NotAStore(f"there is no store at {self.path}")
+                raise NotAStore.nothing_at(self.path)
             _create(self._place)
         self._refuse_other_things()
         self._refuse_odd_neighbours()
@@ -221,7 +221,7 @@ def quoted(path: str) -> str:
 def format_of(path: Path) -> int:
     """The format of the store at a path, which is only looked at."""
     if not path.exists():
-        raise NotAStore(f"there is no store at {path}")
+        raise NotAStore.nothing_at(path)
     file = SqliteFile.__new__(SqliteFile)
     file._place, file.path, file.wal, file.busy_ms = path, str(path), f"{path}-wal", BUSY_MS
     return file._identify()

@@ -13,11 +13,13 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from everstep.backends.base import Backend
-from everstep.backends.wreck import Builder, Wreck
 from everstep.errors import InvalidArgument, UnknownBackend
+
+if TYPE_CHECKING:  # what only a repair uses
+    from everstep.backends.wreck import Builder, Wreck
 
 _LOOKALIKES = (":memory:", "memory", "sqlite")
 _POSTGRES = ("postgresql://", "postgres://")

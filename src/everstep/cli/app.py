@@ -85,7 +85,7 @@ class App:
         try:
             store = self._open(create, driving)
         except NotAStore as error:
-            if error.message.startswith("there is no store"):
+            if error.missing:
                 error.remedy = "`everstep init` makes one here; --store names another; `everstep demo` leaves one to look at."
             raise
         if self.debug:

@@ -14,7 +14,6 @@ from everstep.runtime import signals
 from everstep.runtime.hooks import Hooks
 from everstep.runtime.lease import TTL_SECONDS, Keeper
 from everstep.runtime.policy import Policy, manual
-from everstep.store.events import Event
 from everstep.store.model import when
 from everstep.store.store import BaseStore
 
@@ -65,6 +64,8 @@ class Host(BaseStore):
 
     def _tell(self, name: str, run: str, **data: Any) -> None:
         if self.hook_registry.wanted(name):
+            from everstep.store.events import Event  # only here: most stores are opened without a hook
+
             self.hook_registry.fire(name, Event(name, run, when(clock.now_us()), data))
 
     def close(self) -> None:

@@ -11,7 +11,7 @@ from everstep.cli.app import App
 from everstep.cli.app import command as make
 from everstep.cli.ids import shortened
 from everstep.cli.refs import RUN
-from everstep.cli.targets import value_of
+from everstep.cli.targets import pair
 from everstep.cli.text import cell, size
 from everstep.cli.times import MOMENT
 from everstep.cli.tree import draw
@@ -49,15 +49,8 @@ def _query(filters: dict[str, Any]) -> dict[str, Any]:
     where = filters.pop("where")
     query = {name: value for name, value in filters.items() if value not in (None, (), False)}
     if where:
-        query["meta"] = dict(_pair(text) for text in where)
+        query["meta"] = dict(pair(text, "--where", "KEY=VALUE") for text in where)
     return query
-
-
-def _pair(text: str) -> tuple[str, Any]:
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise click.UsageError(f"--where {text!r} is no KEY=VALUE")
-    return name, value_of(value)
 
 
 def _print(app: App, store: Any, page: Any) -> None:

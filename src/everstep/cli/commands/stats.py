@@ -38,9 +38,9 @@ def command(app: App, since: object, most: int) -> None:
             ("file", size(stored["file_bytes"]) if stored["file_bytes"] else ""),
             ("full copies", _copies(stored, found)),
             ("by status", ", ".join(f"{n:,} {app.out.status(status)}" for status, n in sorted(found.statuses.items()))),
+            *_steps(found),
         ]
     )
-    _steps(app, found)
 
 
 def _copies(stored: dict[str, int], found: Counted) -> str:
@@ -49,18 +49,14 @@ def _copies(stored: dict[str, int], found: Counted) -> str:
     return "" if not found.copies or not here else f"about {size(found.copies)}, {found.copies / here:,.1f} times as much"
 
 
-def _steps(app: App, found: Counted) -> None:
+def _steps(found: Counted) -> list[tuple[str, str]]:
     if not found.steps:
-        return
+        return []
     p50, p95, p99 = found.percentiles()
-    app.out.pairs(
-        [
-            (
-                "steps",
-                f"{found.steps:,} of {plural(found.runs, 'run')}, {found.failed:,} failed attempts ({found.failed / found.steps:.1%})",
-            ),
-            ("step time", f"p50 {duration(p50)}, p95 {duration(p95)}, p99 {duration(p99)}"),
-            ("spent", f"{duration(found.seconds)}, {found.tokens:,} tokens, ${found.cost:,.4f}"),
-            ("resumes", f"{found.resumed:,}, of which {found.resumed_well:,} succeeded" if found.resumed else ""),
-        ]
-    )
+    failed = f"{found.failed:,} failed attempts ({found.failed / found.steps:.1%})"
+    return [
+        ("steps", f"{found.steps:,} of {plural(found.runs, 'run')}, {failed}"),
+        ("step time", f"p50 {duration(p50)}, p95 {duration(p95)}, p99 {duration(p99)}"),
+        ("spent", f"{duration(found.seconds)}, {found.tokens:,} tokens, ${found.cost:,.4f}"),
+        ("resumes", f"{found.resumed:,}, of which {found.resumed_well:,} succeeded" if found.resumed else ""),
+    ]

@@ -232,3 +232,12 @@ FROM {schema}.ticks WHERE minute > {schema}.now_us() / 60000000 - %s GROUP BY qu
 -- name: held_by
 -- The runs of queues that a worker has.
 SELECT r.id FROM {schema}.tasks t JOIN {schema}.runs r ON r.pk = t.run WHERE t.worker = %s
+
+-- name: order
+-- An order that a caller's own transaction leaves, and the bell for it: both happen with its commit, or not at all.
+WITH left_here AS (INSERT INTO {schema}.orders (run, body, digest) VALUES (%s, %s, %s) RETURNING number)
+SELECT number, pg_notify({channel}, '') FROM left_here
+
+-- name: orders
+-- The oldest orders.
+SELECT number, run, body, digest FROM {schema}.orders ORDER BY number LIMIT %s
