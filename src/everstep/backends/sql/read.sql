@@ -239,8 +239,8 @@ SELECT t.run, t.worker, t.queue, r.head_seq FROM tasks t JOIN runs r ON r.pk = t
 
 -- name: depths
 -- How many runs of each queue could be taken, are to come, wait and are driven, and since when the oldest is ready.
-SELECT queue, sum(ready <= ?1), sum(ready > ?1), sum(ready IS NULL AND worker IS NULL), sum(worker IS NOT NULL),
-    min(CASE WHEN ready <= ?1 THEN ready END) FROM tasks GROUP BY queue
+SELECT queue, count(*) FILTER (WHERE ready <= ?1), count(*) FILTER (WHERE ready > ?1), count(*) FILTER (WHERE ready IS NULL AND worker IS NULL),
+    count(worker), min(ready) FILTER (WHERE ready <= ?1) FROM tasks GROUP BY queue
 
 -- name: ticks
 -- What happened in each queue since.

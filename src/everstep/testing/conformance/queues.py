@@ -358,6 +358,15 @@ class QueuesSuite(Suite):
         assert (depths["other"].running, sum(minute[0] for minute in depths["other"].minutes)) == (1, 1)
         assert (depths["empty"].ready, depths["empty"].oldest) == (0, None)
 
+    def test_what_is_in_a_queue_is_counted_also_where_every_run_is_driven_or_waits(self, backend: Backend) -> None:
+        self.enqueue(backend)
+        (taken,) = self.claim(backend)
+        (depth,) = backend.depths(1)
+        assert (depth.ready, depth.later, depth.waiting, depth.running, depth.oldest) == (0, 0, 0, 1, None)
+        self.end(backend, self.begin(backend, taken), "waiting")
+        (depth,) = backend.depths(1)
+        assert (depth.ready, depth.later, depth.waiting, depth.running, depth.oldest) == (0, 0, 1, 0, None)
+
     def test_the_bell_rings_when_something_gets_ready(self, backend: Backend, open_handle: OpenHandle) -> None:
         other = open_handle()
         rung = threading.Event()
