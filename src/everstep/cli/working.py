@@ -18,7 +18,7 @@ from everstep.cli.text import cell, duration, iso, plural
 from everstep.store.model import when
 
 _OF_ALL = ("run", "workflow", "queue", "seconds", "error", "reason")
-BAD = ("failed", "dead_letter", "lost", "left", "trouble")
+BAD = ("failed", "dead_letter", "lost", "left", "refused", "trouble")
 
 
 def name_of(event: dict[str, Any]) -> str:
@@ -45,6 +45,8 @@ def words(app: App, event: dict[str, Any]) -> str:
         "taken": f"{run} taken over from {cell(str(event.get('before')), 60)}" if event.get("before") else "",
         "freed": f"{plural(event.get('runs') or 0, 'run')} of dead workers freed",
         "fired": f"{run} enqueued by schedule {cell(str(event.get('schedule')), 60)}",
+        "ordered": f"{run} enqueued by a transaction",
+        "refused": f"{run} cannot be enqueued as a transaction asked for: {why} [{event.get('code')}]",
         "left": f"{run} is left to other workers: {why}",
         "dead_letter": f"{run} goes to dead-letter: {why}",
         "trouble": f"{why} [{event.get('code')}]",

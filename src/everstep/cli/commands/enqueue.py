@@ -14,7 +14,7 @@ from everstep.cli.refs import QUEUE
 from everstep.cli.text import duration, safe
 from everstep.cli.times import SPAN
 
-_OPTIONS = ("id", "queue", "priority", "delay", "key", "dedupe")
+_OPTIONS = ("id", "queue", "priority", "delay", "key", "dedupe", "connection")
 
 
 @make("enqueue")

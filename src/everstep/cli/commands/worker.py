@@ -46,8 +46,22 @@ from everstep.runtime.workflow import known
     metavar="N",
     help="A run goes to dead-letter after so many workers died with it.",
 )
+@click.option(
+    "--orders-in",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False),
+    metavar="FILE",
+    help="A SQLite file in whose transactions runs are enqueued; may be given several times.",
+)
 def command(
-    app: App, modules: tuple[str, ...], queues: tuple[str, ...], concurrency: int, until_idle: bool, no_recover: bool, max_deaths: int
+    app: App,
+    modules: tuple[str, ...],
+    queues: tuple[str, ...],
+    concurrency: int,
+    until_idle: bool,
+    no_recover: bool,
+    max_deaths: int,
+    orders_in: tuple[str, ...],
 ) -> int:
     """Drive the runs of queues: on a terminal with a live table, otherwise with a line of JSON for each event.
 
@@ -55,7 +69,13 @@ def command(
 
     everstep worker --import flows.py --queue mail --queue default --concurrency 16
     """
-    options = {"queues": list(dict.fromkeys(queues)), "concurrency": concurrency, "recover": not no_recover, "max_deaths": max_deaths}
+    options = {
+        "queues": list(dict.fromkeys(queues)),
+        "concurrency": concurrency,
+        "recover": not no_recover,
+        "max_deaths": max_deaths,
+        "orders_in": orders_in,
+    }
     if app.out.terminal and not app.out.as_json and os.environ.get("TERM") != "dumb":
         return _at_terminal(app, modules, until_idle, options)
     return _in_lines(app, modules, until_idle, options)
