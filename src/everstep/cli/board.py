@@ -27,7 +27,15 @@ _NAMED = 3
 _DEPTHS = ("QUEUE", "READY", "LATER", "WAITING", "RUNNING", "OLDEST", f"LAST {MINUTES} MIN", "LIMITS")
 _JOBS = ("RUN", "WORKFLOW", "QUEUE", "FOR")
 _COUNTS = ("taken", "succeeded", "failed", "waiting", "cancelled", "taken_over", "given_back", "lost", "dead")
-_COLOURS = {"failed": "red", "dead_letter": "red", "trouble": "red", "left": "yellow", "lost": "yellow", "succeeded": "green"}
+_COLOURS = {
+    "failed": "red",
+    "dead_letter": "red",
+    "trouble": "red",
+    "refused": "red",
+    "left": "yellow",
+    "lost": "yellow",
+    "succeeded": "green",
+}
 
 Line = tuple[str, str | None]
 

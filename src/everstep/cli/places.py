@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from everstep.backends.queues import Place
+from everstep.backends.queues import Place, Task, task_of
 from everstep.cli.app import App
 from everstep.cli.text import cell, duration, iso, plural
 from everstep.clock import clock
+from everstep.runtime.workflow import beginning
 from everstep.store.model import when
 
 
@@ -22,9 +23,21 @@ def facts(place: Place | None, hidden: Any) -> dict[str, Any] | None:
     }  # fmt: skip
 
 
-def asked(app: App, place: Place) -> str:
+def of(store: Any, run: Any) -> tuple[Task | None, Place | None]:
+    """What was asked for when a run was enqueued, and its place if it has not ended. Cheap for runs that never were."""
+    if "queue" not in run.meta:
+        return None, None
+    place = store.backend.place(run.id)
+    if place is not None:
+        return place.task, place
+    row = store.backend.run(run.id)
+    return (None if row is None else task_of(beginning(store, row))), None
+
+
+def asked(app: App, task: Task | None) -> str:
     """What was asked for: queue, priority, key."""
-    task = place.task
+    if task is None:
+        return ""
     parts = [cell(task.queue, 100), f"priority {task.priority}" if task.priority else ""]
     parts += [f"key {cell(app.hidden(task.key), 60)}" if task.key else ""]
     return ", ".join(part for part in parts if part)
