@@ -176,8 +176,12 @@ class Worker:
             outcome = drive()
             if outcome is not None:
                 self._settled(job, outcome)
-        except Interrupted as error:
-            self._count("given_back", job, "given back", reason=error.reason)
+        except (Interrupted, SystemExit) as error:
+            stopped = error if isinstance(error, Interrupted) else error.__cause__  # a signal asks the whole program to end
+            if isinstance(stopped, Interrupted):
+                self._count("given_back", job, "given back", reason=stopped.reason)
+            else:
+                self._leave(job.run, f"{type(error).__qualname__}: {error}")
         except (LostLease, LeaseHeld, NotFound) as error:
             self._count("lost", job, "lost", error=str(error))
         except (UnknownWorkflow, DefinitionChanged) as error:

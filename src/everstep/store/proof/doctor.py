@@ -14,6 +14,7 @@ from typing import Any
 
 from everstep import clock as clocks
 from everstep.backends.base import Backend, Query
+from everstep.backends.queues import LIMITS, Limits
 from everstep.codec.frame import Framer
 from everstep.errors import EverstepError, StoreClosed
 from everstep.records import RunRow, Status
@@ -28,6 +29,7 @@ _LEAST_FREE, _LITTLE_FREE = 16 * 1024 * 1024, 256 * 1024 * 1024
 _LARGE_WAL = 256 * 1024 * 1024
 _DAY_US = 86_400 * 1_000_000
 _OLD_US = 30 * _DAY_US
+_IDLE_MINUTES = 10
 
 
 @dataclass(slots=True)
@@ -60,7 +62,7 @@ class _Doctor:
     def all(self) -> Checkup:
         checkup = Checkup()
         parts: tuple[Callable[[], Iterator[Finding]], ...] = (
-            self._engine, self._place, self._space, self._witness, self._manifest, self._runs, self._size, self._verified, self._cleaned,
+            self._engine, self._place, self._space, self._witness, self._manifest, self._runs, self._queues, self._size, self._verified, self._cleaned,
         )  # fmt: skip
         try:
             self._health = self._backend.health()
@@ -181,6 +183,20 @@ class _Doctor:
             seen.runs = sorted([*seen.runs, *rows], key=lambda pair: -pair[1].stored)[:_AT_ONCE]
             if len(rows) < _AT_ONCE:
                 return
+
+    def _queues(self) -> Iterator[Finding]:
+        """Whether somebody takes what is ready. A queue with a rate may be full for long, and is not looked at."""
+        for depth in self._backend.depths(_IDLE_MINUTES):
+            late = depth.oldest is not None and self._now - depth.oldest > _IDLE_MINUTES * 60_000_000
+            busy = depth.running or any(minute[0] for minute in depth.minutes)
+            if late and not busy and Limits.parse(self._backend.fact(LIMITS + depth.queue)).rate is None:
+                said = f"{depth.ready:,} runs are ready in queue {depth.queue!r}, and none was taken in {_IDLE_MINUTES} minutes"
+                yield Finding(
+                    "warn",
+                    "queues",
+                    said,
+                    f"Start a worker that knows their workflows: everstep worker --queue {depth.queue} --import MODULE.",
+                )
 
     def _size(self) -> Iterator[Finding]:
         stats = self._backend.stats()
