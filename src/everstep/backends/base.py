@@ -156,6 +156,9 @@ class Backend(Upkeep, Queues, Protocol):
         was booted anew, or whose lease ended is overtaken. NotFound if there is no such run. Makes the worker known with its expiry.
         """
 
+    def introduce(self, worker: Worker) -> None:
+        """Make a worker known with its expiry, as `acquire` does: from then on runs can be created that it holds."""
+
     def holder(self, row: RunRow) -> Worker | None:
         """The worker that holds the lease of a run and is alive, as far as can be told without asking for the lease; None if nobody does."""
 

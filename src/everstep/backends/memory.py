@@ -258,6 +258,12 @@ class MemoryBackend:
             self._own_workers.add(worker.id)
             return self._reseal(entry, entry.row.epoch + 1, worker.id, clocks.clock.now_us())
 
+    def introduce(self, worker: Worker) -> None:
+        data = self._open()
+        with data.lock:
+            data.workers[worker.id] = replace(worker)
+            self._own_workers.add(worker.id)
+
     def holder(self, row: RunRow) -> Worker | None:
         data = self._open()
         with data.lock:

@@ -162,6 +162,9 @@ class PostgresBackend:
         assert isinstance(row, RunRow)
         return row
 
+    def introduce(self, worker: Worker) -> None:
+        self._write(lambda connection, _: self._leases.introduce(connection, worker))
+
     def holder(self, row: RunRow) -> Worker | None:
         found = self._rows("holder", row.worker) if row.worker is not None else []
         return living(found[0]) if found else None

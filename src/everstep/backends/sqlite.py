@@ -153,6 +153,10 @@ class SqliteBackend:
         row: RunRow = self._writer.call(self._leases.acquire, (run, worker))
         return row
 
+    def introduce(self, worker: Worker) -> None:
+        self._check_open()
+        self._writer.call(self._leases.introduce, worker)
+
     def holder(self, row: RunRow) -> Worker | None:
         self._check_open()
         found = self._reader.worker(row.worker) if row.worker is not None else None
