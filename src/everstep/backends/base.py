@@ -133,8 +133,9 @@ class Backend(Upkeep, Queues, Protocol):
     def letters(self, run: str) -> list[Letter]:
         """All letters of a run, by name; none for a run that is not there."""
 
-    def due(self, now: int, limit: int | None = None) -> list[str]:
-        """Ids of the runs to wake: status waiting or failed, a letter with `due` <= `now`, and none named "pause".
+    def due(self, now: int, limit: int | None = None, outside: bool = False) -> list[str]:
+        """Ids of the runs to wake: status waiting or failed, a letter with `due` <= `now`, and none named "pause"; with `outside`, only those that
+        have no place in a queue.
 
         The one with the earliest such letter first; where two are equal, the one that was created first.
         """

@@ -219,7 +219,7 @@ class MemoryBackend:
         with data.lock:
             return [letter for _, letter in sorted(data.runs[run].letters.items())] if run in data.runs else []
 
-    def due(self, now: int, limit: int | None = None) -> list[str]:
+    def due(self, now: int, limit: int | None = None, outside: bool = False) -> list[str]:
         data = self._open()
         with data.lock:
             ready = [
@@ -227,6 +227,7 @@ class MemoryBackend:
                 for run in data.runs.values()
                 if run.row.status in (Status.WAITING, Status.FAILED)
                 and "pause" not in run.letters
+                and not (outside and run.waiting is not None)
                 and (times := [letter.due for letter in run.letters.values() if letter.due is not None and letter.due <= now])
             ]
         return [name for _, _, name in sorted(ready)[:limit]]

@@ -133,8 +133,8 @@ class PostgresBackend:
     def letters(self, run: str) -> list[Letter]:
         return [Letter(*row) for row in self._rows("letters", run)]
 
-    def due(self, now: int, limit: int | None = None) -> list[str]:
-        return [str(name) for (name,) in self._rows("due", now, limit)]
+    def due(self, now: int, limit: int | None = None, outside: bool = False) -> list[str]:
+        return [str(name) for (name,) in self._rows("due", now, outside, limit)]
 
     def feed(self, after: int, limit: int) -> list[tuple[int, Record]]:
         self._settle_feed()

@@ -134,7 +134,7 @@ class Worker:
             self._bell.clear()
             busy = True
             try:
-                busy = self._work(pool)
+                busy = self._work(pool, until_idle)
             except StoreClosed:
                 raise
             except EverstepError as error:  # the store may be back soon, and nothing is lost meanwhile
@@ -144,8 +144,8 @@ class Worker:
                 return
             self._bell.wait(self._nap())
 
-    def _work(self, pool: ThreadPoolExecutor) -> bool:
-        """Whether there is, or will be by itself, something to do."""
+    def _work(self, pool: ThreadPoolExecutor, asked: bool) -> bool:
+        """Whether there is, or will be by itself, something to do; True where nobody asked."""
         if self.stopping:
             return False
         self._look_after_others(pool)
@@ -154,7 +154,7 @@ class Worker:
         taken = self._store.keeper.claim(self.queues, flows.known(), free, list(self._left)) if free else []
         for claimed in taken:
             self._begin(pool, claimed)
-        return bool(taken) or bool(self.jobs) or self._store.backend.next_ready(self.queues) is not None
+        return not asked or bool(taken) or bool(self.jobs) or self._store.backend.next_ready(self.queues) is not None
 
     def _begin(self, pool: ThreadPoolExecutor, claimed: Claimed) -> None:
         if claimed.row is None:
@@ -266,16 +266,20 @@ class Worker:
 
     def _wake(self, pool: ThreadPoolExecutor) -> None:
         """Runs that wait outside of queues and whose time has come: children of others, and what a program started and left."""
-        for run in operate.due(self._store, None):
+        for run in operate.due(self._store, self.concurrency, outside=True):
             row = self._store.backend.run(run)
-            if row is not None and self._store.backend.place(run) is None:
+            if row is not None:
                 self._resume(pool, row)
 
     def _adopt(self, pool: ThreadPoolExecutor) -> None:
         """Runs outside of queues whose process died."""
         backend = self._store.backend
+        held = {row.worker: row for _, row in backend.runs(Query(status=Status.RUNNING.value)) if row.worker is not None}
+        dead = {worker for worker, row in held.items() if backend.holder(row) is None}
+        if not dead:
+            return
         for _, row in backend.runs(Query(status=Status.RUNNING.value)):
-            if row.worker is not None and backend.holder(row) is None and backend.place(row.id) is None:
+            if row.worker in dead and backend.place(row.id) is None:
                 self._resume(pool, row)
 
     def _resume(self, pool: ThreadPoolExecutor, row: RunRow) -> None:

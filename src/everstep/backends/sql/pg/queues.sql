@@ -244,6 +244,9 @@ DECLARE
     v_found record;
     v_left integer := p_most;
 BEGIN
+    -- The locks of all queues that have limits, in one order: two workers may ask for the same queues in another one.
+    PERFORM pg_advisory_xact_lock(hashtextextended('{schema} queue ' || q.name, 0))
+    FROM (SELECT substr(name, 7) AS name FROM {schema}.facts WHERE name = ANY (SELECT 'queue:' || n FROM unnest(p_queues) n) ORDER BY name) q;
     FOREACH v_queue IN ARRAY p_queues LOOP
         FOR v_found IN
             SELECT c.claimed, c.before, c.died, c.sound, c.run
