@@ -112,3 +112,17 @@ def test_a_worker_that_is_stopped_after_its_transaction_loses_the_record_and_not
     tell(slow)
     assert outcome(slow)["status"] == "LostLease"
     assert_done(world)
+
+
+@pytest.mark.parametrize("world", ["sqlite", "postgres", "postgres beside sqlite"], indirect=True)
+def test_a_stopped_worker_cannot_end_a_step_that_an_operator_has_skipped(world: World) -> None:
+    slow = world.start(N, point="called 2", lease_seconds=0.3)
+    assert heard(slow) == "at called"
+    with world.open() as store:
+        store.skip("r", "add#2", 4)
+    found = overtake(world, slow)
+    assert (found["status"], found["result"]) == ("succeeded", RESULT)
+    slow.send_signal(signal.SIGCONT)
+    tell(slow)
+    assert outcome(slow)["status"] == "LostLease"
+    assert (world.total(), world.lines()) == (N - 1, [0, 1, 3, 4])

@@ -276,6 +276,7 @@ def test_plain_and_transactional_steps_of_one_run_at_the_same_time_make_one_hist
         return number
 
     with store.run("r") as run:
+
         def work(number: int) -> int:
             return int((add if number % 2 else plain)(number))
 
@@ -540,6 +541,31 @@ def test_outside_of_a_run_the_caller_gives_the_connection(world: World) -> None:
     assert seen == ["UPDATE totals SET n = n + 3"]
 
 
+@pytest.mark.parametrize("world", ["sqlite", "postgres beside sqlite"], indirect=True)
+def test_where_nothing_is_recorded_the_transaction_is_left(world: World) -> None:
+    add, later = adding(world), adding_async(world)
+
+    @everstep.step(transactional=world.place)
+    def fail(sql: Any) -> None:
+        sql.execute("UPDATE totals SET n = 99")
+        raise ValueError("no")
+
+    store = world.open(enabled=False)
+    with store.run("r") as run:
+        assert add(2) == run.step("add", add, 2) == 2
+        with pytest.raises(ValueError, match="no"):
+            fail()
+        with pytest.raises(InvalidArgument):
+            everstep.step(transactional=True)(add.__wrapped__)(1)
+
+    async def main() -> int:
+        async with store.run("a"):
+            return int(await later(3))
+
+    assert asyncio.run(main()) == 3
+    assert world.total() == 7
+
+
 def test_what_makes_no_sense_is_refused_with_a_remedy(tmp_path: Path) -> None:
     def add(sql: Any) -> None: ...
 
@@ -576,6 +602,8 @@ def test_validation_ends_where_a_step_has_no_result(world: World) -> None:
     assert world.total() == 0
 
 
-@pytest.mark.parametrize("text", ["SELECT 1", "UPDATE x SET committed = 1", "rollback to a", "ROLLBACK WORK TO SAVEPOINT a", "ending", 7, b"SELECT"])
+@pytest.mark.parametrize(
+    "text", ["SELECT 1", "UPDATE x SET committed = 1", "rollback to a", "ROLLBACK WORK TO SAVEPOINT a", "ending", 7, b"SELECT"]
+)
 def test_other_statements_are_let_through(text: Any) -> None:
     refuse_ends(text)
