@@ -215,6 +215,6 @@ def gather(
 def task_of(about: dict[str, Any]) -> Task | None:
     """What the first record of a run says about its queue."""
     match about.get("task"):
-        case [str() as queue, int() as priority, str() | None as key, str() | None as dedupe]:
+        case [str() as queue, int() as priority, str() | None as key, str() | None as dedupe] if abs(priority) < 1 << 63:
             return Task(queue, priority, key, dedupe)
     return None
