@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from time import perf_counter_ns
-from typing import Any
 
 import everstep
 from benchmarks import workload
+from benchmarks.filling import submit_all
 from benchmarks.options import Options
 from benchmarks.process import environment
 from benchmarks.table import Bar, Line
 from benchmarks.table import ms as show
 from benchmarks.timing import ms, settle
+from everstep.backends.base import Commit
 from everstep.codec.values import encode
 from everstep.records import Status
 from everstep.store.journal import pack_body
@@ -74,7 +74,7 @@ def _filled(options: Options) -> str:
     folder.mkdir(parents=True)
     path = folder / "store.db"
     with everstep.open(str(path)) as store:
-        _write_runs(store, options.listed_runs)
+        submit_all(store.backend, _commits(store, options.listed_runs))
         with store.run("real", state=workload.state(), durability="async") as run:
             for i in range(REAL_TURNS):
                 run.step("turn", int, i)
@@ -83,28 +83,12 @@ def _filled(options: Options) -> str:
     return str(Path(path))
 
 
-def _write_runs(store: everstep.Store, count: int) -> None:
-    left = count
-    lock, settled, errors = threading.Lock(), threading.Event(), []
+def _commits(store: everstep.Store, count: int) -> Iterator[Commit]:
     entry = Entry("event", pack_body(["custom:turn", encode({"text": "word " * 12})]), None)
-
-    def done(error: BaseException | None) -> None:
-        nonlocal left
-        with lock:
-            left -= 1
-            if error is not None:
-                errors.append(error)
-            if left == 0:
-                settled.set()
-
-    for i in range(count):
-        store.backend.submit(_commit(store, i, entry), done)
-    settled.wait()
-    if errors:
-        raise errors[0]
+    return (_commit(store, i, entry) for i in range(count))
 
 
-def _commit(store: everstep.Store, i: int, entry: Entry) -> Any:
+def _commit(store: everstep.Store, i: int, entry: Entry) -> Commit:
     chain = Chain(store.framer, new_row(f"run-{i:06}", workflow=f"flow-{i % 20}", note="nightly report"), None)
     chain.start(workflow=f"flow-{i % 20}")
     chain.entries([entry] * (RECORDS - 2))

@@ -6,17 +6,17 @@ rows: to take 100,000 real runs through their life would last minutes and change
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import everstep
 from benchmarks import workload
+from benchmarks.filling import submit_all
 from benchmarks.options import Options
 from benchmarks.table import Bar, Line
 from benchmarks.table import ms as show
 from benchmarks.timing import ms, settle, timed
-from everstep.backends.base import Backend, Commit
+from everstep.backends.base import Commit
 from everstep.records import ZERO, RunRow
 
 START = 1_700_000_000_000_000
@@ -59,7 +59,7 @@ def lines(options: Options) -> Iterator[Line]:
     folder.mkdir(parents=True)
     with everstep.open(str(folder / "store.db")) as store:
         write_checkpoints(store, options.listed_checkpoints)
-        write_runs(store.backend, options.listed_runs)
+        submit_all(store.backend, (Commit(_row(i), None) for i in range(options.listed_runs)))
         settle()
         name = f"newest {PAGE} of {options.listed_checkpoints:,} checkpoints, slowest filter"
         yield _line(name, lambda given: store.checkpoints("long", limit=PAGE, **given), CHECKPOINT_FILTERS, options.listings)
@@ -74,27 +74,6 @@ def write_checkpoints(store: everstep.Store, count: int) -> None:
             tags = ("even",) * (i % 2 == 0) + ("rare",) * (i == 16)
             note = "needle in it" if i == 17 else "answered a question"
             run.checkpoint(note=note, tags=tags, meta={"model": f"m-{i % 3}", "turn": i})
-
-
-def write_runs(backend: Backend, count: int) -> None:
-    """Submit all rows and wait until the last one is settled."""
-    left = count
-    lock, settled, errors = threading.Lock(), threading.Event(), []
-
-    def done(error: BaseException | None) -> None:
-        nonlocal left
-        with lock:
-            left -= 1
-            if error is not None:
-                errors.append(error)
-            if left == 0:
-                settled.set()
-
-    for i in range(count):
-        backend.submit(Commit(_row(i), None), done)
-    settled.wait()
-    if errors:
-        raise errors[0]
 
 
 def _row(i: int) -> RunRow:

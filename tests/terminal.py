@@ -31,8 +31,16 @@ class Terminal(fdpexpect.fdspawn):  # type: ignore[misc]
             )
         finally:
             os.close(theirs)
-        super().__init__(ours, timeout=timeout, encoding=encoding)
+        super().__init__(ours, timeout=timeout, encoding=encoding, maxread=65_536)
         self.delaybeforesend = None
+
+    def sendintr(self) -> None:
+        """Type Ctrl-C."""
+        self.send("\x03")
+
+    def sendeof(self) -> None:
+        """Type Ctrl-D."""
+        self.send("\x04")
 
     def ended(self) -> int:
         """The exit code, as a shell has it."""

@@ -119,6 +119,7 @@ class Store(Host):
         delay: float | timedelta | None = None,
         key: str | None = None,
         dedupe: str | None = None,
+        connection: Any = None,
         **kwargs: Any,
     ) -> Enqueued:
         """Have a worker run a workflow with this input; gives an `Enqueued` with its id, whose `wait()` gives the outcome.
@@ -126,11 +127,12 @@ class Store(Host):
         A workflow that this process does not have is given by its name. Of the runs of a `queue`, higher priorities come first, then the
         longest ready; `delay` is in seconds. Limits for each `key` are set by `store.limit`. While a run of the queue with the same `dedupe`
         has not ended, that one is given instead of a second. Inside a run this is a step, and is not done again by a replay.
+        With a `connection` of your own to the database of the store, or to a SQLite file, it happens with the commit of its transaction.
         """
         from everstep.backends.queues import Task
         from everstep.runtime import enqueue as queueing
 
-        return queueing.enqueue(self, workflow, args, kwargs, id, Task(queue, priority, key, dedupe), delay)
+        return queueing.enqueue(self, workflow, args, kwargs, id, Task(queue, priority, key, dedupe), delay, connection)
 
     def limit(
         self, queue: str, *, concurrency: int | None = None, per_key: int | None = None, rate: tuple[int, float] | None = None
@@ -148,17 +150,25 @@ class Store(Host):
         return self.backend.depths(minutes)
 
     def worker(
-        self, queues: Iterable[str] | str = "default", concurrency: int = 8, *, recover: bool = True, max_deaths: int = 5, tell: Any = None
+        self,
+        queues: Iterable[str] | str = "default",
+        concurrency: int = 8,
+        *,
+        recover: bool = True,
+        max_deaths: int = 5,
+        orders_in: Iterable[str | os.PathLike[str]] = (),
+        tell: Any = None,
     ) -> Worker:
         """A worker for this process: `store.worker().run()`. `everstep worker` is the same on the command line.
 
         `recover` also wakes and takes over runs of known workflows outside of queues; a run with which `max_deaths` workers died without its
-        getting on is not tried again; `tell` is called with a dict for everything that happens.
+        getting on is not tried again; `orders_in` names SQLite files in whose transactions runs are enqueued; `tell` is called with a dict for
+        everything that happens.
         """
         from everstep.runtime.worker import Worker
 
         names = [queues] if isinstance(queues, str) else list(queues)
-        return Worker(self, names, concurrency, recover=recover, max_deaths=max_deaths, tell=tell)
+        return Worker(self, names, concurrency, recover=recover, max_deaths=max_deaths, orders_in=list(orders_in), tell=tell)
 
     def schedule(
         self,

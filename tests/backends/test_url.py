@@ -73,9 +73,17 @@ def test_what_is_no_address_is_refused(address: object) -> None:
 
 
 def test_a_store_is_not_made_when_asked_not_to(tmp_path: Path) -> None:
-    with pytest.raises(NotAStore):
+    with pytest.raises(NotAStore) as caught:
         open_backend(tmp_path / "x.db", create=False)
+    assert caught.value.missing
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_of_another_kind_is_not_called_missing(tmp_path: Path) -> None:
+    (tmp_path / "x.db").write_text("there is no store at all in here")
+    with pytest.raises(NotAStore) as caught:
+        open_backend(tmp_path / "x.db", create=False)
+    assert not caught.value.missing
 
 
 def test_a_folder_that_does_not_exist_is_an_error(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pexpect
+from terminal import Terminal
 
 import everstep
 from everstep.cli.main import main
@@ -62,6 +62,7 @@ class Shop:
     def __init__(self, folder: Path, capsys: Any = None):
         self.folder = folder
         self._capsys = capsys
+        self._spawned: list[Terminal] = []
 
     @property
     def path(self) -> Path:
@@ -91,13 +92,19 @@ class Shop:
         done = subprocess.run(command, cwd=self.folder, env=environment(**more), input=given, capture_output=True, timeout=60)
         return Called(done.returncode, done.stdout.decode(), done.stderr.decode())
 
-    def spawn(self, *args: str, columns: int = 100, **more: str) -> pexpect.spawn:
+    def spawn(self, *args: str, columns: int = 100, **more: str) -> Terminal:
         """A command that a person can talk with."""
-        command = ["-m", "everstep", *map(str, args)]
-        child = pexpect.spawn(sys.executable, command, cwd=str(self.folder), env=environment(**more), dimensions=(40, columns), timeout=60)
-        child.delaybeforesend = None
-        child.ptyproc.delayafterclose = child.ptyproc.delayafterterminate = 0.0
-        return child
+        return self.at_terminal(sys.executable, "-m", "everstep", *map(str, args), columns=columns, env=environment(**more))
+
+    def at_terminal(self, *command: str, **options: Any) -> Terminal:
+        """Any program, in the folder."""
+        self._spawned.append(Terminal(*command, cwd=self.folder, **options))
+        return self._spawned[-1]
+
+    def stop(self) -> None:
+        """End what a test left running."""
+        for child in self._spawned:
+            child.stop()
 
     def terminal(self, *args: str, columns: int = 100, **more: str) -> Called:
         """On a terminal, where data and talk arrive in one stream."""
@@ -127,12 +134,9 @@ def _used() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def ended(child: pexpect.spawn) -> Called:
-    child.expect(pexpect.EOF)
-    child.wait()
-    child.close()
-    code = child.exitstatus if child.exitstatus is not None else 128 + child.signalstatus
-    return Called(code, child.before.decode().replace("\r\n", "\n"))
+def ended(child: Terminal) -> Called:
+    code = child.ended()
+    return Called(code, child.before.replace("\r\n", "\n"))
 
 
 def plain(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,12 +18,14 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Shop:
+def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Shop]:
     """A folder without a store; commands in this process run in it."""
     monkeypatch.chdir(tmp_path)
     for name in ("NO_COLOR", "EVERSTEP_STORE"):
         monkeypatch.delenv(name, raising=False)
-    return Shop(tmp_path, capsys)
+    made = Shop(tmp_path, capsys)
+    yield made
+    made.stop()
 
 
 @pytest.fixture

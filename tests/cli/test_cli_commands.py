@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
 from random import Random
 
@@ -433,7 +434,7 @@ def test_only_a_run_of_a_workflow_is_said_to_be_resumed(shop: Shop) -> None:
     assert "everstep resume" not in plain(shop.terminal("show", "loop-failed").out)
     child = shop.spawn("resume", *IMPORT)
     child.expect_exact("Which one to resume")
-    assert re.findall(r"^ +\d+  (\S+)", child.before.decode(), re.MULTILINE) == ["broken", "other", "waits"]
+    assert re.findall(r"^ +\d+  (\S+)", child.before, re.MULTILINE) == ["broken", "other", "waits"]
     child.sendeof()
     assert ended(child).code == 130
 
@@ -571,6 +572,12 @@ def test_explain_knows_every_code(shop: Shop) -> None:
     assert shop.call("explain", "E999").code == 3
 
 
+def test_the_figures_of_stats_stand_below_each_other(shop: Shop) -> None:
+    lines = shop.call("stats").ok().lines
+    assert {"full copies", "steps", "spent"} <= {line.partition("  ")[0] for line in lines}
+    assert {re.search(r"  +(?=\S)", line).end() for line in lines} == {len("full copies  ")}  # type: ignore[union-attr]
+
+
 def test_migrate_looks_first(shop: Shop) -> None:
     data = shop.json("migrate", "--dry-run")
     assert data["from"] == data["to"]
@@ -588,3 +595,45 @@ def test_migrate_brings_an_old_store_up(empty: Shop) -> None:
     done = empty.json("migrate", "--store", "old.db")
     assert (done["from"], done["to"]) == (1, said["to"])
     assert empty.json("migrate", "--store", "old.db")["from"] == said["to"]
+
+
+@pytest.mark.parametrize(
+    "option", [("runs", "--where"), ("checkpoint", "r", "--meta"), ("fork", "loop", "--set"), ("resume", "waits", "--answer")]
+)
+def test_a_pair_without_a_name_or_a_value_is_refused_by_every_option(option: tuple[str, ...], shop: Shop) -> None:
+    (shop.folder / "s.json").write_text("{}")
+    before = shop.counts()
+    for text in ("novalue", "=noname"):
+        more = ("--state", "s.json") if option[0] == "checkpoint" else ()
+        called = shop.call(*option, text, *more)
+        assert called.code == 2, called.err
+        assert f"{option[-1]} '{text}' is no " in called.err
+    assert shop.counts() == before
+
+
+def test_a_file_that_failed_as_it_was_loaded_is_loaded_anew(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    program = shop.folder / "half_made_program.py"
+    program.write_text("def hello():\n    return 'half'\n\nraise OSError('not today')\n")
+    assert shop.call("run", "half_made_program.py:hello").code == 1
+    assert "half_made_program" not in sys.modules
+    assert "not today" in shop.call("run", "half_made_program.py:hello").err
+    program.write_text("import everstep\n\n@everstep.workflow\ndef hello():\n    return 'whole'\n")
+    try:
+        assert shop.call("run", "half_made_program.py:hello").ok().out == "whole\n"
+    finally:
+        sys.modules.pop("half_made_program", None)
+
+
+def test_config_migrate_rewrites_the_file_and_leaves_its_mode(empty: Shop) -> None:
+    file = empty.folder / "everstep.toml"
+    file.write_text("retention_days = 30\n")
+    file.chmod(0o640)
+    assert empty.json("config", "migrate", "--dry-run")["changes"]
+    assert file.read_text() == "retention_days = 30\n"
+    assert empty.json("config", "migrate")["changes"]
+    assert empty.json("config", "show", "retention.keep_within")["retention.keep_within"]["value"] == "30d"
+    assert "retention_days" not in file.read_text()
+    assert file.stat().st_mode & 0o777 == 0o640
+    assert [path.name for path in empty.folder.iterdir()] == ["everstep.toml"]
+    assert empty.json("config", "migrate")["changes"] == []

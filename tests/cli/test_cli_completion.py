@@ -8,7 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pexpect
 import pytest
 from cli_helpers import Shop, environment
 
@@ -70,14 +69,11 @@ def test_bash_completes_from_the_store_that_is_named(shop: Shop, at_hand: dict[s
 
 
 def test_bash_completes_on_a_terminal(shop: Shop, at_hand: dict[str, str]) -> None:
-    child = pexpect.spawn("bash", ["--norc", "--noprofile", "-i"], cwd=str(shop.folder), env=at_hand, dimensions=(40, 100), timeout=30)
+    child = shop.at_terminal("bash", "--norc", "--noprofile", "-i", env=at_hand, timeout=30)
     child.sendline("PS1='%%% '; bind 'set enable-bracketed-paste off'; eval \"$(everstep completion bash --quiet)\"; echo ready")
     child.expect_exact("ready\r\n%%% ")
     child.send("everstep show alt\t")
     child.expect_exact("everstep show alternative")
-    child.sendintr()
-    child.sendeof()
-    child.close(force=True)
 
 
 def test_completion_never_changes_the_store_or_says_a_word(shop: Shop, at_hand: dict[str, str]) -> None:
@@ -102,12 +98,11 @@ def test_each_shell_gets_a_script_and_a_word_on_where_to_put_it(shell: str, shop
 
 @pytest.mark.skipif(not shutil.which("zsh"), reason="there is no zsh: apt-get install zsh lets this run")
 def test_zsh_completes(shop: Shop, at_hand: dict[str, str]) -> None:
-    child = pexpect.spawn("zsh", ["-f", "-i"], cwd=str(shop.folder), env=at_hand, dimensions=(40, 100), timeout=30)
+    child = shop.at_terminal("zsh", "-f", "-i", env=at_hand, timeout=30)
     child.sendline('autoload -U compinit; compinit -u -D; eval "$(everstep completion zsh --quiet)"; echo ready')
     child.expect_exact("\nready")
     child.send("everstep show alt\t")
     child.expect_exact("alternative")
-    child.close(force=True)
 
 
 @pytest.mark.skipif(not shutil.which("fish"), reason="there is no fish: apt-get install fish lets this run")

@@ -256,6 +256,9 @@ def test_differences_of_a_validated_replay_have_their_keys(shop: Shop) -> None:
     changed = shop.folder / "cli_programs.py"
     changed.write_text(PROGRAMS.read_text().replace("return 10 * len(item)", "return 11 * len(item)"))
     called = shop.call("resume", "done", "--replay", "validate", "--import", "cli_programs.py", "--json")
+    assert called.code == exits.FOUND
+    differences = called.data["report"]["differences"]
+    assert [(one["step"], one["recorded"], one["now"]) for one in differences] == [("price#0", "30", "33"), ("price#1", "40", "44")]
     fits(called.data, keys(of("run")), "outcome")
 
 

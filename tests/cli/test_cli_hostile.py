@@ -8,9 +8,8 @@ import sys
 from pathlib import Path
 from unicodedata import category
 
-import pexpect
 import pytest
-from cli_helpers import Busy, Called, Shop, copy, ended, environment, plain
+from cli_helpers import Busy, Shop, copy, ended, environment, plain
 
 import everstep
 from everstep.errors import Waiting
@@ -156,7 +155,7 @@ def test_bytes_that_are_no_text_are_named_and_not_printed(bad: Shop) -> None:
 def test_a_question_with_escapes_is_asked_without_them(bad: Shop) -> None:
     child = bad.spawn("answer", "gated", STEP)
     child.expect_exact("Answer")
-    asked = child.before.decode()
+    asked = child.before
     child.sendline("b")
     called = ended(child)
     harmless(asked.replace("\r\n", "\n"))
@@ -166,7 +165,7 @@ def test_a_question_with_escapes_is_asked_without_them(bad: Shop) -> None:
 def test_the_chooser_shows_names_without_escapes(bad: Shop) -> None:
     child = bad.spawn("resume")
     child.expect_exact("Which one")
-    harmless(child.before.decode().replace("\r\n", "\n"))
+    harmless(child.before.replace("\r\n", "\n"))
     child.sendeof()
     assert ended(child).code == 130
 
@@ -187,7 +186,7 @@ def test_the_chooser_shows_names_without_escapes(bad: Shop) -> None:
 def test_ten_megabytes_of_escapes_are_shown_in_part_and_in_time(args: tuple[str, ...], huge: Path, empty: Shop) -> None:
     copy(huge, empty.folder)
     with Busy() as busy:
-        called = read_all(empty, *args)
+        called = empty.terminal(*args)
     assert busy.seconds < 5
     assert called.code == 0, called.out[-500:]
     assert len(called.out) < 200_000
@@ -218,17 +217,3 @@ def deep(levels: int) -> object:
     for n in range(levels):
         value = [value] if n % 2 else {EVIL: value}
     return value
-
-
-def read_all(shop: Shop, *args: str) -> Called:
-    """As `terminal`, for outputs that are long."""
-    child = pexpect.spawn(
-        sys.executable,
-        ["-m", "everstep", *args],
-        cwd=str(shop.folder),
-        env=environment(),
-        dimensions=(40, 100),
-        timeout=60,
-        maxread=1_000_000,
-    )
-    return ended(child)

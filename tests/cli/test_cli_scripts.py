@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import subprocess
 import sys
@@ -60,7 +61,6 @@ def test_a_script_that_is_killed_goes_on_behind_its_last_checkpoint(empty: Shop)
 def test_any_json_comes_back_as_it_was(value: Any) -> None:
     import contextlib
     import io
-    import os
     import tempfile
     from pathlib import Path
 
@@ -129,6 +129,32 @@ def test_a_state_is_written_to_a_file_whole_or_not_at_all(empty: Shop) -> None:
     assert called.out == ""
     assert json.loads((empty.folder / "out.json").read_text()) == [1]
     assert sorted(path.name for path in empty.folder.iterdir()) == [".everstep", "out.json"]
+
+
+def test_a_file_that_is_replaced_keeps_its_mode_and_a_link_to_it_stays_a_link(empty: Shop) -> None:
+    empty.pipe("checkpoint", "r", stdin="[1]").ok()
+    (empty.folder / "private.json").write_text("before")
+    (empty.folder / "private.json").chmod(0o600)
+    (empty.folder / "link.json").symlink_to("private.json")
+    for n, name in enumerate(("private.json", "link.json"), 1):
+        empty.pipe("checkpoint", "r", stdin=f"[{n}]").ok()
+        empty.call("restore", "r", "-o", name).ok()
+        assert json.loads((empty.folder / "private.json").read_text()) == [n]
+        assert (empty.folder / "private.json").stat().st_mode & 0o777 == 0o600
+    assert (empty.folder / "link.json").is_symlink()
+
+
+def test_a_pipe_is_written_to_and_not_replaced(empty: Shop) -> None:
+    empty.pipe("checkpoint", "r", stdin="[1]").ok()
+    pipe = empty.folder / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        empty.call("restore", "r", "-o", str(pipe)).ok()
+        assert json.loads(os.read(reader, 1000)) == [1]
+    finally:
+        os.close(reader)
+    assert pipe.is_fifo()
 
 
 def test_two_scripts_at_once_lose_nothing_silently(empty: Shop) -> None:

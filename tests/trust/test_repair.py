@@ -171,7 +171,7 @@ def test_a_database_of_another_program_is_no_store(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"s.db"}
 
 
-@pytest.mark.parametrize("url", ["memory://x", "", 5, "postgresql://host/db"])
+@pytest.mark.parametrize("url", ["memory://x", "", 5, "redis://host/db"])
 def test_what_names_no_file_is_refused(url: Any, tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument):
         everstep.repair(url, tmp_path / "new.db")

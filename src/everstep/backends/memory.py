@@ -459,6 +459,15 @@ class MemoryBackend:
         with data.lock:
             return data.queues.depths(data.queues.places(list(data.runs.values())), data.facts, minutes)
 
+    def order_sql(self) -> str | None:
+        return None
+
+    def orders(self, limit: int) -> list[tuple[int, str, bytes, bytes]]:
+        return []
+
+    def drop_orders(self, numbers: Sequence[int]) -> None:
+        return None
+
     def bell(self, ring: Callable[[], None]) -> Callable[[], None]:
         return self._open().queues.listen(ring)
 

@@ -6,6 +6,7 @@
     postgres_leases       who may write a run, by the server's clock
     postgres_queues       what workers take, what waits, and how a change is noticed
     postgres_listing      lists by any filter
+    postgres_transaction  transactions of the user's that end with the commit of a step; postgres_guard lends their connections
     postgres_upkeep       pruning, sweeping, and what a store tells about itself
     postgres_rows, postgres_errors   rows and errors of PostgreSQL to ours
 
@@ -23,9 +24,11 @@ from everstep.backends import postgres_upkeep as upkeep
 from everstep.backends.base import MAX_SEQ, Commit, Done, Manifest, Query
 from everstep.backends.postgres_connections import Address, Connection, Readers, Rows, execute
 from everstep.backends.postgres_format import BUCKETS, prepare
+from everstep.backends.postgres_guard import Lender
 from everstep.backends.postgres_leases import Leases, living
 from everstep.backends.postgres_listing import list_checkpoints, list_runs
 from everstep.backends.postgres_rows import fact_from, pruned_from, record_from, run_from
+from everstep.backends.postgres_transaction import PostgresTransaction
 from everstep.backends.postgres_writer import Writer
 from everstep.backends.queues import Claim, Claimed, Depth, Place, Task
 from everstep.backends.upkeep import Census, Cut
@@ -48,6 +51,8 @@ class PostgresBackend:
         self._readers = Readers(self._address, patience, prepare(self._address, create))
         self._writer = Writer(self._address, os.urandom(1)[0] % BUCKETS, patience)
         self._leases = Leases(self._readers.sql, self._writer.sql, self._writer.bucket)
+        self._lender = Lender(self._address)
+        self._patience = patience
         self._stamps = upkeep.Stamps()
         self._bells: list[queues.Bell] = []
         self._closed = False
@@ -71,6 +76,10 @@ class PostgresBackend:
     def submit(self, commit: Commit, done: Done) -> None:
         self._check_open()
         self._writer.submit(commit, done)
+
+    def transaction(self) -> PostgresTransaction:
+        self._check_open()
+        return PostgresTransaction(self._lender, self._writer.sql, lambda: self._writer.call(lambda *_: None), self._patience)
 
     def run(self, run: str) -> RunRow | None:
         found = self._rows("run", run)
@@ -289,6 +298,16 @@ class PostgresBackend:
         self._check_open()
         return queues.depths(self._readers, minutes)
 
+    def order_sql(self) -> str | None:
+        return self._readers.sql["order"].decode()
+
+    def orders(self, limit: int) -> list[tuple[int, str, bytes, bytes]]:
+        return [(number, run, body, digest) for number, run, body, digest in self._rows("orders", limit)]
+
+    def drop_orders(self, numbers: Sequence[int]) -> None:
+        sql, asked = self._writer.sql["drop_orders"], (list(numbers),)
+        self._write(lambda connection, _: execute(connection, sql, asked))
+
     def bell(self, ring: Callable[[], None]) -> Callable[[], None]:
         self._check_open()
         bell = queues.Bell(self._address, ring)
@@ -303,6 +322,7 @@ class PostgresBackend:
             bell.stop()
         self._writer.close(lambda connection, _: self._leases.forget(connection))
         self._readers.close()
+        self._lender.close()
 
     def abandon(self) -> None:
         """In a forked child: the connections are the parent's. The driver does not end those that another process made."""

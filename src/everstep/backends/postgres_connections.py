@@ -40,6 +40,14 @@ _DEFAULTS = {
 }
 
 
+_ON_SERVER = {
+    "tcp_user_timeout": "tcp_user_timeout",
+    "keepalives_idle": "tcp_keepalives_idle",
+    "keepalives_interval": "tcp_keepalives_interval",
+    "keepalives_count": "tcp_keepalives_count",
+}
+
+
 class Address:
     """Where a store is: what to connect to, which schema it has, and how it is called without its password."""
 
@@ -64,21 +72,21 @@ class Address:
         except psycopg.ProgrammingError as error:
             raise InvalidArgument(f"{self.url!r} is no address of a PostgreSQL database: {error}".strip()) from None
 
-    def connect(self, writing: bool = False, seconds: int | None = None) -> Connection:
+    def connect(self, writing: bool = False, seconds: int | None = None, kind: type[Connection] = psycopg.Connection) -> Connection:
         """A new connection. A pooler may refuse settings at the start of a session; then it goes without."""
         most = seconds if seconds is not None else _WRITE_SECONDS if writing else _READ_SECONDS
-        options = f"-c statement_timeout={most * 1000} -c lock_timeout={LOCK_SECONDS * 1000}"
         given = self._given.get("options", "")
         chosen: dict[str, Any] = {**_DEFAULTS, **self._given}
+        options = f"-c statement_timeout={most * 1000} -c lock_timeout={LOCK_SECONDS * 1000} {_same_there(chosen)}"
         try:
             if self._takes_options:
-                return _connect(chosen | {"options": f"{options} {given}".strip()})
+                return _connect(chosen | {"options": f"{options} {given}".strip()}, kind)
         except psycopg.OperationalError as error:
             if "startup parameter" not in str(error):
                 raise translated(error, self.url) from error
             self._takes_options = False
         try:
-            return _connect(chosen)
+            return _connect(chosen, kind)
         except psycopg.OperationalError as error:
             raise translated(error, self.url) from error
 
@@ -91,12 +99,17 @@ class Address:
         return filled.replace("{channel}", f"'{self.channel}'")
 
 
+def _same_there(chosen: dict[str, Any]) -> str:
+    """What ends a dead connection here ends it on the server, too: it lets go of locks, and a reply that cannot get through is not waited for."""
+    return " ".join(f"-c {theirs}={int(chosen[ours])}" for ours, theirs in _ON_SERVER.items() if str(chosen[ours]).isdecimal())
+
+
 def _joined(place: str, path: str, asked: list[tuple[str, str]]) -> str:
     return f"postgresql://{place}{path}" + (f"?{urlencode(asked, quote_via=quote)}" if asked else "")
 
 
-def _connect(chosen: dict[str, Any]) -> Connection:
-    return psycopg.connect("", autocommit=True, prepare_threshold=None, **chosen)
+def _connect(chosen: dict[str, Any], kind: type[Connection]) -> Connection:
+    return kind.connect("", autocommit=True, prepare_threshold=None, **chosen)
 
 
 class Readers:

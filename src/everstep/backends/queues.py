@@ -136,6 +136,16 @@ class Queues(Protocol):
     def depths(self, minutes: int = 5) -> list[Depth]:
         """What is in each queue that has a place, limits, or lately had anything happen, by name."""
 
+    def order_sql(self) -> str | None:
+        """The statement with which a caller's own transaction leaves an order here: a run's id, a body and its SHA-256 are its parameters, in the
+        style of psycopg. None where nobody but the store has transactions."""
+
+    def orders(self, limit: int) -> list[tuple[int, str, bytes, bytes]]:
+        """The oldest orders that were left and committed: a number, the id, the body, its digest."""
+
+    def drop_orders(self, numbers: Sequence[int]) -> None:
+        """These orders were carried out."""
+
     def bell(self, ring: Callable[[], None]) -> Callable[[], None]:
         """Have `ring` called, from another thread, soon after something may have become ready. What comes back ends that."""
 

@@ -285,6 +285,15 @@ class SqliteBackend:
         self._check_open()
         return sqlite_queues.depths(self._reader, minutes)
 
+    def order_sql(self) -> str | None:
+        return None
+
+    def orders(self, limit: int) -> list[tuple[int, str, bytes, bytes]]:
+        return []
+
+    def drop_orders(self, numbers: Sequence[int]) -> None:
+        return None
+
     def bell(self, ring: Callable[[], None]) -> Callable[[], None]:
         self._check_open()
         bell = sqlite_queues.Bell(self._file.reader(), ring)

@@ -42,7 +42,7 @@ def _state(source: str) -> list[object]:
                 raise NotAStore(f"{path} is no regular file")
             found.append((path, info.st_ino, info.st_size, info.st_mtime_ns))
     if not found:
-        raise NotAStore(f"there is no store at {source}")
+        raise NotAStore.nothing_at(source)
     return found
 
 

@@ -61,6 +61,7 @@ _CALLS = (
     ("store.events(run=run_id)", "`everstep log RUN`"),
     ("store.checkpoints(run_id)", "`everstep show RUN`"),
     ("store.verify()", "`everstep verify`"),
+    ("store.schedules()", "`everstep schedules`"),
     ("keep_within;", "--keep-within;"),
 )
 

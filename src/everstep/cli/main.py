@@ -35,6 +35,15 @@ _SECTIONS: dict[str, dict[str, str]] = {
         "pause": "Stop a run at its next step; resume lets it go on.",
         "cancel": "Stop a run at its next step, for good.",
     },
+    "Work": {
+        "worker": "Drive the runs of queues, and go on with those of dead workers.",
+        "enqueue": "Have a worker run a workflow.",
+        "queues": "List queues: what waits in them, and what happened lately.",
+        "limit": "Say how many runs of a queue may be driven at once, and how often.",
+        "schedule": "Have a workflow enqueued again and again, by cron.",
+        "schedules": "List schedules, with their next times.",
+        "unschedule": "Forget a schedule.",
+    },
     "Save": {
         "checkpoint": "Save a JSON state, from a script in any language.",
         "restore": "Print a saved state as JSON.",

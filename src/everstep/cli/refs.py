@@ -43,6 +43,25 @@ class GateArgument(click.ParamType[str]):
         return [CompletionItem(gate.name, help=cell(gate.ask or "", 60)) for gate in gates(ctx) if gate.name.startswith(incomplete)]
 
 
+class QueueArgument(click.ParamType[str]):
+    """The name of a queue; one that nothing waits in yet will do."""
+
+    name = "name"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        return [CompletionItem(name) for name in queues(ctx) if name.startswith(incomplete)]
+
+
+class ScheduleArgument(click.ParamType[str]):
+    """The name of a schedule."""
+
+    name = "name"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        found = schedules(ctx)
+        return [CompletionItem(one.name, help=cell(f"{one.cron} {one.workflow}", 60)) for one in found if one.name.startswith(incomplete)]
+
+
 def found(ctx: click.Context, beginning: str) -> list[Any]:
     """Runs whose ids begin so. Completion never says what is wrong: it has nowhere to."""
     try:
@@ -70,8 +89,24 @@ def gates(ctx: click.Context) -> list[Any]:
         return []
 
 
+def queues(ctx: click.Context) -> list[str]:
+    try:
+        with _opened(ctx) as store:
+            return [depth.queue for depth in store.queues()]
+    except Exception:  # noqa: BLE001 - as above
+        return []
+
+
+def schedules(ctx: click.Context) -> list[Any]:
+    try:
+        with _opened(ctx) as store:
+            return list(store.schedules())
+    except Exception:  # noqa: BLE001 - as above
+        return []
+
+
 def _opened(ctx: click.Context) -> Any:
     return App(ctx.params.get("store"), False, "never", True, False, ctx.params.get("config")).open()
 
 
-RUN, REF, GATE = RunArgument(), RefArgument(), GateArgument()
+RUN, REF, GATE, QUEUE, SCHEDULE = RunArgument(), RefArgument(), GateArgument(), QueueArgument(), ScheduleArgument()

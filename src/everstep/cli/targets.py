@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import click
+
 from everstep.errors import InvalidArgument
 
 _YAML = (".yaml", ".yml")
@@ -50,8 +52,19 @@ def _from_file(path: Path) -> Any:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     sys.path.insert(0, str(path.absolute().parent))
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        _forget(name, known)
+        raise
     return module
+
+
+def _forget(name: str, known: Any) -> None:
+    """Take a half-made module back, or the next one who asks would get it. What had its name before has it again."""
+    sys.modules.pop(name, None)
+    if known is not None:
+        sys.modules[name] = known
 
 
 def load(target: str) -> Any:
@@ -90,6 +103,14 @@ def arguments(given: tuple[str, ...]) -> tuple[list[Any], dict[str, Any]]:
         else:
             args.append(value_of(text))
     return args, named
+
+
+def pair(text: str, option: str, what: str) -> tuple[str, Any]:
+    """The name and the value that an option such as --meta gives as KEY=VALUE."""
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise click.UsageError(f"{option} {text!r} is no {what}")
+    return name, value_of(value)
 
 
 def value_of(text: str) -> Any:

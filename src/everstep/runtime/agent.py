@@ -14,7 +14,8 @@ from everstep.errors import InvalidArgument, LostLease, NotFound, Suspended
 from everstep.ids import check_id
 from everstep.runtime.agent_state import AgentState
 from everstep.runtime.agent_turns import Turns, adrive, drive, refuse_other_task
-from everstep.runtime.budget import Budget, check_number
+from everstep.runtime.budget import Budget
+from everstep.runtime.checks import check_number
 from everstep.runtime.decision import Action, Decision
 from everstep.runtime.retry import Retry
 from everstep.runtime.step_options import StepOptions

@@ -47,7 +47,8 @@ class Enqueued:
 
     @property
     def status(self) -> str:
-        return str(find_run(self._store.backend, self.id).status)
+        row = self._store.backend.run(self.id)
+        return str(row.status) if row is not None else Status.QUEUED.value  # a worker has not seen the order yet
 
     def wait(self, timeout: float | None = None) -> Outcome:
         """The outcome, as soon as the run has ended; after `timeout` seconds that of a run which has not."""
@@ -56,12 +57,14 @@ class Enqueued:
         while not self._over() and (limit is None or time.monotonic() < limit):
             time.sleep(nap if limit is None else max(0.0, min(nap, limit - time.monotonic())))
             nap = min(nap * 1.5, _LONGEST_NAP)
+        if self._store.backend.run(self.id) is None:
+            return Outcome(self.id, Status.QUEUED.value, reason="no worker has seen the order, or its transaction was not committed")
         return recorded(self._store, find_run(self._store.backend, self.id))
 
     def _over(self) -> bool:
         """A run that failed and is to be tried again has kept its place."""
-        row = find_run(self._store.backend, self.id)
-        return row.status in _ENDED and (row.status != Status.FAILED or self._store.backend.place(self.id) is None)
+        row = self._store.backend.run(self.id)
+        return row is not None and row.status in _ENDED and (row.status != Status.FAILED or self._store.backend.place(self.id) is None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +86,14 @@ def enqueue(
     id: str | None,
     task: Task,
     delay: float | timedelta | None,
+    connection: Any = None,
 ) -> Enqueued:
     order = order_of(store, function, args, kwargs, task, delay)
+    if connection is not None:
+        from everstep.runtime.orders import leave
+
+        leave(store, order, run := new_id() if id is None else check_id(id), connection)
+        return Enqueued(run, task.queue, True, store)
     here = frame.get()
     if here is not None and here.ticket is None and isinstance(here.run, Run):
         return _as_step(store, order, id, here)

@@ -30,7 +30,7 @@ from weakref import WeakSet
 from everstep.clock import clock
 from everstep.codec.refusal import shown
 from everstep.errors import InvalidArgument, StoreClosed
-from everstep.runtime.budget import check_number
+from everstep.runtime.checks import check_number
 from everstep.runtime.policy import is_custom
 
 if TYPE_CHECKING:

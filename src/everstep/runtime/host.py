@@ -14,7 +14,6 @@ from everstep.runtime import signals
 from everstep.runtime.hooks import Hooks
 from everstep.runtime.lease import TTL_SECONDS, Keeper
 from everstep.runtime.policy import Policy, manual
-from everstep.store.events import Event
 from everstep.store.model import when
 from everstep.store.store import BaseStore
 
@@ -47,6 +46,7 @@ class Host(BaseStore):
         self._followers: WeakSet[Driver] = WeakSet()
         self._following = Lock()
         self._ends: list[Callable[[], None]] = []  # what else ends with the store
+        self._named_ends: set[str] = set()
         super().__init__(backend, **options)
         self.keeper = Keeper(backend, lease_seconds)
         self.hook_registry = Hooks()
@@ -63,8 +63,17 @@ class Host(BaseStore):
             for run in self._followers:
                 run._change_policy(policy)
 
+    def _at_close(self, name: str, end: Callable[[], None]) -> None:
+        """Have something done when the store is closed, once for each name."""
+        with self._following:
+            if name not in self._named_ends:
+                self._named_ends.add(name)
+                self._ends.append(end)
+
     def _tell(self, name: str, run: str, **data: Any) -> None:
         if self.hook_registry.wanted(name):
+            from everstep.store.events import Event  # only here: most stores are opened without a hook
+
             self.hook_registry.fire(name, Event(name, run, when(clock.now_us()), data))
 
     def close(self) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 
 from everstep.codec.refusal import shown
 from everstep.errors import InvalidArgument
-from everstep.runtime.budget import check_keys, check_number
+from everstep.runtime.checks import check_keys, check_number
 
 KINDS = ("llm", "tool")
 EVENTS = ("step", "pre_step", "post_step", "gate", *KINDS, "artifact", "error", "milestone")

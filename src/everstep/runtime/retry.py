@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 
 from everstep.codec.refusal import shown
 from everstep.errors import InvalidArgument
-from everstep.runtime.budget import check_keys, check_number
+from everstep.runtime.checks import check_keys, check_number
 
 Backoff = Literal["constant", "linear", "exponential", "fibonacci"]
 Errors = type[Exception] | str | Iterable[type[Exception] | str]

@@ -457,6 +457,8 @@ class Run(Driver):
             with self._lock:  # a task that was left behind writes before this, or not at all
                 add_loose(self, ending)
                 made = end(self, ending)
+                for ledger, done in self._rows:
+                    ledger.done.append(done)
                 self._saver = None
             if made is not None:
                 self._fire("after_checkpoint", checkpoint=made)

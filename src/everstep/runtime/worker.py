@@ -34,7 +34,7 @@ from everstep.errors import (
     WorkerDied,
 )
 from everstep.records import RunRow, Status
-from everstep.runtime import operate, schedules, signals
+from everstep.runtime import operate, orders, schedules, signals
 from everstep.runtime import workflow as flows
 from everstep.runtime.ending import DEAD
 from everstep.runtime.enqueue import DEFAULT, check_queue
@@ -88,6 +88,7 @@ class Worker:
         *,
         recover: bool = True,
         max_deaths: int = MAX_DEATHS,
+        orders_in: Sequence[str | os.PathLike[str]] = (),
         tell: Told | None = None,
     ):
         if isinstance(queues, str) or not queues:
@@ -103,6 +104,7 @@ class Worker:
         self._store = store
         self._recover = recover
         self._max_deaths = max_deaths
+        self._orders_in = list(orders_in)
         self._tell = tell or (lambda _: None)
         self._bell = threading.Event()
         self._lock = threading.Lock()
@@ -147,6 +149,7 @@ class Worker:
         if self.stopping:
             return False
         self._look_after_others(pool)
+        self._carry_out_orders()
         free = self.concurrency - len(self.jobs)
         taken = self._store.keeper.claim(self.queues, flows.known(), free, list(self._left)) if free else []
         for claimed in taken:
@@ -173,8 +176,12 @@ class Worker:
             outcome = drive()
             if outcome is not None:
                 self._settled(job, outcome)
-        except Interrupted as error:
-            self._count("given_back", job, "given back", reason=error.reason)
+        except (Interrupted, SystemExit) as error:
+            stopped = error if isinstance(error, Interrupted) else error.__cause__  # a signal asks the whole program to end
+            if isinstance(stopped, Interrupted):
+                self._count("given_back", job, "given back", reason=stopped.reason)
+            else:
+                self._leave(job.run, f"{type(error).__qualname__}: {error}")
         except (LostLease, LeaseHeld, NotFound) as error:
             self._count("lost", job, "lost", error=str(error))
         except (UnknownWorkflow, DefinitionChanged) as error:
@@ -241,6 +248,14 @@ class Worker:
             if now - self._orphans >= ORPHANS_SECONDS:
                 self._orphans = now
                 self._adopt(pool)
+
+    def _carry_out_orders(self) -> None:
+        """What was enqueued inside a transaction of somebody's own."""
+        for done in orders.carry_out(self._store, self._orders_in):
+            if done.error is None:
+                self._say("ordered", run=done.run)
+            else:
+                self._say("refused", run=done.run, error=str(done.error), code=done.error.code)
 
     def _give_back_unknown(self) -> None:
         """The answer to a claim may have been lost with its connection: then this worker has runs that it does not know of."""

@@ -178,8 +178,8 @@ SELECT total FROM manifest WHERE pk = 1
 SELECT "check" FROM runs UNION ALL SELECT "check" FROM tags UNION ALL SELECT "check" FROM letters UNION ALL SELECT "check" FROM pruned
 UNION ALL SELECT "check" FROM bases UNION ALL SELECT "check" FROM tombstones UNION ALL SELECT "check" FROM facts
 
--- name: places
--- The place of every run.
+-- name: run_numbers
+-- The place of every run in the order of creation.
 SELECT pk FROM runs ORDER BY pk
 
 -- name: task_queue

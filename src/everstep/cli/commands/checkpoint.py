@@ -24,8 +24,9 @@ from everstep.errors import Waiting
 def command(app: App, run: str, file: str, note: str | None, tags: tuple[str, ...], meta: tuple[str, ...], done: bool) -> None:
     """Save a JSON state as a checkpoint of RUN, which begins with the first one."""
     state = targets.json_of(file)
+    pairs = dict(targets.pair(text, "--meta", "KEY=VALUE") for text in meta)
     with app.open(create=True, driving=True) as store:
-        one = _save(store, run, state, {"note": note, "tags": tags, "meta": dict(_pair(text) for text in meta) or None}, done)
+        one = _save(store, run, state, {"note": note, "tags": tags, "meta": pairs or None}, done)
         one = store.checkpoint(one.ref)
     if app.out.as_json:
         app.out.data("checkpoint", facts.of_checkpoint(one, app.hidden))
@@ -42,10 +43,3 @@ def _save(store: Any, run: str, state: Any, about: dict[str, Any], done: bool) -
         if not done:
             raise Waiting(opened.id, "its next checkpoint")
     return one
-
-
-def _pair(text: str) -> tuple[str, Any]:
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise click.UsageError(f"--meta {text!r} is no KEY=VALUE")
-    return name, targets.value_of(value)

@@ -9,6 +9,7 @@ import click
 from everstep.cli import exits
 from everstep.cli.app import App
 from everstep.cli.app import command as make
+from everstep.cli.files import replace
 from everstep.cli.plain import shown, to_json
 from everstep.cli.text import safe
 from everstep.errors import NotFound
@@ -60,7 +61,7 @@ def migrate(app: App, file: str | None, dry_run: bool) -> None:
     path = _file(app, file)
     text, changes = rewritten(path.read_text(encoding="utf-8"))
     if changes and not dry_run:
-        _replace(path, text)
+        replace(path, text)
     if app.out.as_json:
         app.out.data("config_migrate", {"file": str(path), "dry_run": dry_run, "changes": changes})
         return
@@ -82,12 +83,6 @@ def _file(app: App, given: str | None) -> Path:
     if not path.is_file():
         raise NotFound(f"there is no file {str(path)!r}", remedy="Name a file that is there.")
     return path
-
-
-def _replace(path: Path, text: str) -> None:
-    temporary = path.with_name(f".{path.name}.new")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(path)
 
 
 for _one in (show, validate, migrate):

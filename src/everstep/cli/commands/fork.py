@@ -44,7 +44,7 @@ def command(app: App, ref: str, id: str | None, changes: tuple[str, ...], remove
 def _edit(changes: tuple[str, ...], removed: tuple[str, ...], file: str | None) -> Callable[[Any], Any] | None:
     if not changes and not removed and file is None:
         return None
-    pairs = [_pair(text) for text in changes]
+    pairs = [(parse(path), value) for path, value in (targets.pair(text, "--set", "PATH=VALUE") for text in changes)]
     paths = [parse(text) for text in removed]
     whole = None if file is None else [targets.json_of(file)]
     if whole == [None]:
@@ -59,13 +59,6 @@ def _edit(changes: tuple[str, ...], removed: tuple[str, ...], file: str | None) 
         return state
 
     return edit
-
-
-def _pair(text: str) -> tuple[tuple[Any, ...], Any]:
-    path, equals, value = text.partition("=")
-    if not equals or not path:
-        raise click.UsageError(f"--set {text!r} is no PATH=VALUE")
-    return parse(path), targets.value_of(value)
 
 
 def _change(state: Any, path: tuple[Any, ...], change: Callable[[Any, Any], None]) -> None:

@@ -48,7 +48,7 @@ def _is_there(where: str) -> bool:
     try:
         everstep.open(where, create=False).close()
     except NotAStore as error:
-        if error.message.startswith("there is no store"):
+        if error.missing:
             return False
         raise
     return True

@@ -8,9 +8,10 @@ import click
 
 from everstep.cli.app import App
 from everstep.cli.app import command as make
+from everstep.cli.files import replace
+from everstep.cli.loading import load_newest_good
 from everstep.cli.plain import dumps, to_json
 from everstep.cli.refs import REF
-from everstep.cli.text import safe
 
 
 @make("restore")
@@ -21,25 +22,15 @@ def command(app: App, ref: str, output: str | None, newest_good: bool) -> None:
     """Print the state of REF as JSON. The run is not changed."""
     with app.open() as store:
         if newest_good:
-            found = store.load(ref, newest_good=True)
-            name, state = f"{found.run}@{found.number}", found.state
-            if found.skipped:
-                app.out.say(safe(str(found), lines=True), "yellow")
+            name, state = load_newest_good(app, store, ref)
         else:
             name = store.checkpoint(ref).ref
             state = store.load(name)
     text = dumps(to_json(state), indent=2)
     if output is not None:
-        _write(Path(output), text + "\n")
+        replace(Path(output), text + "\n")  # half a state would be worse than none
         app.out.say(f"{name} -> {output}")
     if app.out.as_json:
         app.out.data("restore", {"ref": name, "state": to_json(state) if output is None else None, "file": output})
     elif output is None:
         app.out.line(text)
-
-
-def _write(path: Path, text: str) -> None:
-    """All of it or nothing: half a state would be worse than none."""
-    temporary = path.with_name(f".{path.name}.new")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(path)

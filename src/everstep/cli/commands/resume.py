@@ -42,10 +42,7 @@ def command(app: App, run: str | None, modules: tuple[str, ...], check: bool, an
         if check:
             return _check(app, store.can_resume(name))
         for text in answers:
-            gate, equals, value = text.partition("=")
-            if not equals:
-                raise click.UsageError(f"--answer {text!r} is no GATE=VALUE")
-            store.answer(name, gate, targets.value_of(value))
+            store.answer(name, *targets.pair(text, "--answer", "GATE=VALUE"))
         try:
             return outcome.tell(app, store.resume(name, **options))
         except UnknownWorkflow as error:

@@ -6,16 +6,17 @@ from typing import Any
 
 import click
 
-from everstep.cli import facts
+from everstep.cli import facts, places
 from everstep.cli.app import App
 from everstep.cli.app import command as make
 from everstep.cli.ids import shortened
-from everstep.cli.refs import RUN
-from everstep.cli.targets import value_of
+from everstep.cli.refs import QUEUE, RUN
+from everstep.cli.targets import pair
 from everstep.cli.text import cell, size
 from everstep.cli.times import MOMENT
 from everstep.cli.tree import draw
 
+_ENDED = ("succeeded", "cancelled")  # one that failed may be tried again, and has kept its place then
 _STATUSES = ["queued", "running", "waiting", "succeeded", "failed", "cancelled"]
 
 
@@ -25,6 +26,7 @@ _STATUSES = ["queued", "running", "waiting", "succeeded", "failed", "cancelled"]
 @click.option("--tag", multiple=True, help="Only runs with this tag; may be given several times.")
 @click.option("--session", help="Only runs of this session.")
 @click.option("--parent", type=RUN, help="Only forks and children of this run.")
+@click.option("--queue", type=QUEUE, help="Only runs of this queue, with their places in it.")
 @click.option("--note", help="Only runs whose note holds this text.")
 @click.option("--where", multiple=True, metavar="KEY=VALUE", help="Only runs with this metadata; may be given several times.")
 @click.option("--since", type=MOMENT, help="Begun since: 2h, 3d, yesterday, 2026-11-15.")
@@ -33,42 +35,41 @@ _STATUSES = ["queued", "running", "waiting", "succeeded", "failed", "cancelled"]
 @click.option("--limit", "-n", type=click.IntRange(1, 10_000), default=20, show_default=True, help="How many.")
 @click.option("--after", type=int, metavar="CURSOR", help="Go on behind a page: the cursor that it ended with.")
 @click.option("--tree", is_flag=True, help="Draw which run was forked from which.")
-def command(app: App, tree: bool, **filters: Any) -> None:
+def command(app: App, tree: bool, queue: str | None, **filters: Any) -> None:
     """List runs, newest first."""
     with app.open() as store:
-        page = store.runs(**_query(filters))
+        page = store.runs(**_query(filters, queue))
         if app.out.as_json:
             app.out.data("runs", {"runs": [facts.of_run(run, app.hidden) for run in page], "next": page.next})
         elif tree:
             draw(app, store, page)
         else:
-            _print(app, store, page)
+            _print(app, store, page, queue is not None)
 
 
-def _query(filters: dict[str, Any]) -> dict[str, Any]:
+def _query(filters: dict[str, Any], queue: str | None) -> dict[str, Any]:
     where = filters.pop("where")
     query = {name: value for name, value in filters.items() if value not in (None, (), False)}
-    if where:
-        query["meta"] = dict(_pair(text) for text in where)
+    meta = dict(pair(text, "--where", "KEY=VALUE") for text in where) | ({} if queue is None else {"queue": queue})
+    if meta:
+        query["meta"] = meta
     return query
 
 
-def _pair(text: str) -> tuple[str, Any]:
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise click.UsageError(f"--where {text!r} is no KEY=VALUE")
-    return name, value_of(value)
+def _place(app: App, store: Any, run: Any) -> str:
+    return "" if run.status in _ENDED else places.stands(app, store.backend.place(run.id))
 
 
-def _print(app: App, store: Any, page: Any) -> None:
+def _print(app: App, store: Any, page: Any, queued: bool) -> None:
     if not page:
         app.out.say("no runs" if not store.stats()["runs"] else "no run fits")
         return
-    head = ("RUN", "STATUS", "WORKFLOW", "CHECKPOINTS", "STORED", "UPDATED", "TAGS", "NOTE")
+    head = ("RUN", "STATUS", "WORKFLOW", "CHECKPOINTS", "STORED", "UPDATED", "PLACE", "TAGS", "NOTE")
     rows = [
         (
             shortened(store, run.id), run.status + ("*" if run.open else ""), cell(run.workflow or "", 30), f"{run.checkpoints:,}",
-            size(run.stored_bytes), app.out.when(run.updated_at), cell(", ".join(run.tags), 30), cell(app.hidden(run.note) or "", 60),
+            size(run.stored_bytes), app.out.when(run.updated_at),
+            _place(app, store, run) if queued else "", cell(", ".join(run.tags), 30), cell(app.hidden(run.note) or "", 60),
         )
         for run in page
     ]  # fmt: skip

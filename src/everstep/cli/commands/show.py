@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from everstep.cli import facts
+from everstep.cli import facts, places
 from everstep.cli.app import App
 from everstep.cli.app import command as make
 from everstep.cli.plain import shown
@@ -59,15 +59,19 @@ def _run(app: App, store: Any, run: Any, limit: int) -> None:
     checkpoints = store.checkpoints(run.id, limit=limit)
     gates = [gate for gate in store.gates(run.id) if not gate.answered] if run.status == "waiting" else []
     forks = store.runs(parent=run.id, limit=_MANY)
+    task, place = places.of(store, run)
     if app.out.as_json:
         data = {
             "run": facts.of_run(run, app.hidden), "checkpoints": [facts.of_checkpoint(one, app.hidden) for one in checkpoints],
             "gates": [facts.of_gate(gate, app.hidden) for gate in gates], "forks": [facts.of_run(fork, app.hidden) for fork in forks],
+            "place": places.facts(place, app.hidden),
         }  # fmt: skip
         app.out.data("run", data)
         return
     app.out.line(f"{app.out.style(run.id, 'bold')}  {app.out.status(run.status)}")
-    app.out.pairs(_about(app, run, checkpoints))
+    app.out.pairs(
+        [*_about(app, run, checkpoints), ("queue", places.asked(app, task)), ("place", places.stands(app, place)), *_further(app, run)]
+    )
     _gates(app, run, gates)
     _list(app, checkpoints, run.checkpoints)
     if forks:
@@ -81,7 +85,6 @@ def _run(app: App, store: Any, run: Any, limit: int) -> None:
 
 def _about(app: App, run: Any, checkpoints: Any) -> list[tuple[str, str]]:
     origin = "" if run.parent is None else f"called by {run.parent}" if run.child else f"forked from {run.parent}@{run.parent_number}"
-    error = run.error
     return [
         ("workflow", cell(run.workflow or "", 100)),
         ("session", cell(run.session or "", 100)),
@@ -93,6 +96,12 @@ def _about(app: App, run: Any, checkpoints: Any) -> list[tuple[str, str]]:
         ("updated", app.out.when(run.updated_at) + (", open in a process now" if run.open else "")),
         ("stored", size(run.stored_bytes)),
         ("used", _used(checkpoints[0].used) if checkpoints else ""),
+    ]
+
+
+def _further(app: App, run: Any) -> list[tuple[str, str]]:
+    error = run.error
+    return [
         ("error", cell(app.redactor.text(f"{error['type']}: {error['message']}"), 1_000) if error else ""),
         ("next", app.out.style(_next(run), "dim") if app.out.terminal else ""),
     ]

@@ -6,10 +6,10 @@ import click
 
 from everstep.cli.app import App
 from everstep.cli.app import command as make
+from everstep.cli.loading import load_newest_good
 from everstep.cli.paths import parse, pick
 from everstep.cli.plain import dumps, pretty, to_json, whole
 from everstep.cli.refs import REF
-from everstep.cli.text import safe
 
 
 @make("state")
@@ -23,10 +23,7 @@ def command(app: App, ref: str, path: str | None, newest_good: bool, full: bool,
     where = parse(path) if path else ()
     with app.open() as store:
         if newest_good:
-            found = store.load(ref, newest_good=True)
-            state, name = found.state, f"{found.run}@{found.number}"
-            if found.skipped:
-                app.out.say(safe(str(found), lines=True), "yellow")
+            name, state = load_newest_good(app, store, ref)
         else:
             one = store.checkpoint(ref)
             name, state = one.ref, store.view(one.ref) if where else store.load(one.ref)

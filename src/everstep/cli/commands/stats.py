@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import click
 
+from everstep.cli import depths
 from everstep.cli.app import App
 from everstep.cli.app import command as make
 from everstep.cli.counting import Counted, count
-from everstep.cli.text import duration, plural, size
+from everstep.cli.text import cell, duration, plural, size
 from everstep.cli.times import MOMENT
 
 
@@ -22,13 +25,14 @@ from everstep.cli.times import MOMENT
     help="Of how many runs, the newest, steps are counted.",
 )
 def command(app: App, since: object, most: int) -> None:
-    """Count what is stored: runs by status, steps with p50, p95 and p99, bytes against full copies, resumes that came to an end."""
+    """Count what is stored: runs by status, steps with p50, p95 and p99, bytes against full copies, resumes that came to an end, queues."""
     with app.open() as store:
         stored = store.stats()
+        queues = depths.all_of(store)
         with app.out.progress("counting") as progress:
             found = count(store, since, most, progress)
     if app.out.as_json:
-        app.out.data("stats", {"store": stored, **found.facts()})
+        app.out.data("stats", {"store": stored, **found.facts(), "queues": [one.facts() for one in queues]})
         return
     app.out.pairs(
         [
@@ -38,9 +42,19 @@ def command(app: App, since: object, most: int) -> None:
             ("file", size(stored["file_bytes"]) if stored["file_bytes"] else ""),
             ("full copies", _copies(stored, found)),
             ("by status", ", ".join(f"{n:,} {app.out.status(status)}" for status, n in sorted(found.statuses.items()))),
+            *_steps(found),
+            *((f"queue {cell(one.depth.queue, 30)}", _queue(one)) for one in queues),
         ]
     )
-    _steps(app, found)
+
+
+def _queue(one: depths.Queue) -> str:
+    """What waits in a queue, since when, and what happened in it lately."""
+    depth = one.depth
+    counts = ((depth.ready, "ready"), (depth.later, "later"), (depth.waiting, "waiting"), (depth.running, "running"))
+    waits = ", ".join(f"{n:,} {what}" for n, what in counts if n) or "empty"
+    oldest = "" if one.oldest is None else f", the oldest for {duration(max(0.0, (datetime.now(UTC) - one.oldest).total_seconds()))}"
+    return waits + oldest + (f"; in {depths.MINUTES} min {one.lately_in_words}" if one.lately_in_words else "")
 
 
 def _copies(stored: dict[str, int], found: Counted) -> str:
@@ -49,18 +63,14 @@ def _copies(stored: dict[str, int], found: Counted) -> str:
     return "" if not found.copies or not here else f"about {size(found.copies)}, {found.copies / here:,.1f} times as much"
 
 
-def _steps(app: App, found: Counted) -> None:
+def _steps(found: Counted) -> list[tuple[str, str]]:
     if not found.steps:
-        return
+        return []
     p50, p95, p99 = found.percentiles()
-    app.out.pairs(
-        [
-            (
-                "steps",
-                f"{found.steps:,} of {plural(found.runs, 'run')}, {found.failed:,} failed attempts ({found.failed / found.steps:.1%})",
-            ),
-            ("step time", f"p50 {duration(p50)}, p95 {duration(p95)}, p99 {duration(p99)}"),
-            ("spent", f"{duration(found.seconds)}, {found.tokens:,} tokens, ${found.cost:,.4f}"),
-            ("resumes", f"{found.resumed:,}, of which {found.resumed_well:,} succeeded" if found.resumed else ""),
-        ]
-    )
+    failed = f"{found.failed:,} failed attempts ({found.failed / found.steps:.1%})"
+    return [
+        ("steps", f"{found.steps:,} of {plural(found.runs, 'run')}, {failed}"),
+        ("step time", f"p50 {duration(p50)}, p95 {duration(p95)}, p99 {duration(p99)}"),
+        ("spent", f"{duration(found.seconds)}, {found.tokens:,} tokens, ${found.cost:,.4f}"),
+        ("resumes", f"{found.resumed:,}, of which {found.resumed_well:,} succeeded" if found.resumed else ""),
+    ]

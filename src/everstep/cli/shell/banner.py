@@ -53,7 +53,7 @@ def _counts(page: Any) -> str:
 
 
 def _offer(app: App, error: NotAStore) -> None:
-    if not error.message.startswith("there is no store"):
+    if not error.missing:
         failures.tell(error)
         return
     app.out.say(safe(error.message), "yellow")

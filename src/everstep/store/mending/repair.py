@@ -1,6 +1,6 @@
 """Repair: writes a new store with all that is provably good of a damaged one, and lists what is lost. Never changes the source.
 
-Relies on a wreck for candidates (what SQLite still reads, and beyond that what lies in the pages of the file and its WAL) and takes nothing on
+Relies on a wreck for candidates (what the engine still reads, and of SQLite also what lies in the pages of the file and its WAL) and takes nothing on
 trust: a run row by its check, a record by the chain, a chunk by its content, everything else by its own check. Runs keep their places, ids,
 numbers and epochs. The new store appears complete or not at all.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 
-from everstep.backends.url import open_builder, open_wreck
+from everstep.backends.url import open_builder, open_wreck, shown
 from everstep.backends.wreck import Builder, Entry, Feed, Summary, Wreck
 from everstep.clock import clock
 from everstep.codec.frame import Framer
@@ -32,12 +32,12 @@ def repair(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> Re
     try:
         wreck = open_wreck(source, builder.private)
         try:
-            return _Repair(wreck, builder, Repaired(os.fspath(source), os.fspath(target))).all()
+            return _Repair(wreck, builder, Repaired(shown(source), shown(target))).all()
         finally:
             wreck.close()
     except OSError as error:  # of the private copy
         raise StoreError(
-            f"{os.fspath(source)} cannot be repaired now: the system reported {error}",
+            f"{shown(source)} cannot be repaired now: the system reported {error}",
             remedy="Check the disk of the target and its free space, and try again: the source is as it was.",
         ) from error
     finally:
@@ -84,7 +84,7 @@ class _Repair:
         return self.out
 
     def _adds_up(self) -> bool:
-        """Whether all that SQLite finds is what the manifest was made of: then no run, tag or letter is missing."""
+        """Whether all that the engine finds is what the manifest was made of: then no run, tag or letter is missing."""
         total, wreck = ZERO, self.wreck
         stones = wreck.tombstones(False)
         if self.summary.total is None or any(stone.digest() != stone.check for stone in stones):

@@ -14,9 +14,11 @@ from typing import Any
 
 from everstep import clock as clocks
 from everstep.backends.base import Backend, Query
+from everstep.backends.queues import LIMITS, Limits
 from everstep.codec.frame import Framer
 from everstep.errors import EverstepError, StoreClosed
 from everstep.records import RunRow, Status
+from everstep.store.proof import server
 from everstep.store.proof.checkup import Checkup, Finding, Level
 from everstep.store.proof.naive import naive_size, shown_size
 
@@ -27,6 +29,7 @@ _LEAST_FREE, _LITTLE_FREE = 16 * 1024 * 1024, 256 * 1024 * 1024
 _LARGE_WAL = 256 * 1024 * 1024
 _DAY_US = 86_400 * 1_000_000
 _OLD_US = 30 * _DAY_US
+_IDLE_MINUTES = 10
 
 
 @dataclass(slots=True)
@@ -59,7 +62,7 @@ class _Doctor:
     def all(self) -> Checkup:
         checkup = Checkup()
         parts: tuple[Callable[[], Iterator[Finding]], ...] = (
-            self._engine, self._place, self._space, self._witness, self._manifest, self._runs, self._size, self._verified, self._cleaned,
+            self._engine, self._place, self._space, self._witness, self._manifest, self._runs, self._queues, self._size, self._verified, self._cleaned,
         )  # fmt: skip
         try:
             self._health = self._backend.health()
@@ -86,12 +89,13 @@ class _Doctor:
             yield Finding("ok" if good else "warn", "journal mode", f"the journal mode is {mode}", remedy)
         if sync := health.get("synchronous"):
             good = sync in ("full", "extra")
-            said = "every commit is synced" if good else f"synchronous is {sync}: a save that returned may be lost when the power fails"
-            yield Finding("ok" if good else "bad", "sync", said, None if good else "Update Everstep, or find out who changes it.")
+            remedy = str(health.get("sync_remedy", "Update Everstep, or find out who changes it."))
+            said = "every commit is synced" if good else f"{_sync(health)}: a save that returned may be lost when the power fails"
+            yield Finding("ok" if good else "bad", "sync", said, None if good else remedy)
         if health.get("read_only"):
-            yield Finding(
-                "warn", "writing", f"the store cannot be written: {health['read_only']}", "Check who owns the file and its folder."
-            )
+            remedy = str(health.get("write_remedy", "Check who owns the file and its folder."))
+            yield Finding("warn", "writing", f"the store cannot be written: {health['read_only']}", remedy)
+        yield from server.findings(health)
 
     def _place(self) -> Iterator[Finding]:
         kind, health = self._health.get("file_system"), self._health
@@ -180,6 +184,20 @@ class _Doctor:
             if len(rows) < _AT_ONCE:
                 return
 
+    def _queues(self) -> Iterator[Finding]:
+        """Whether somebody takes what is ready. A queue with a rate may be full for long, and is not looked at."""
+        for depth in self._backend.depths(_IDLE_MINUTES):
+            late = depth.oldest is not None and self._now - depth.oldest > _IDLE_MINUTES * 60_000_000
+            busy = depth.running or any(minute[0] for minute in depth.minutes)
+            if late and not busy and Limits.parse(self._backend.fact(LIMITS + depth.queue)).rate is None:
+                said = f"{depth.ready:,} runs are ready in queue {depth.queue!r}, and none was taken in {_IDLE_MINUTES} minutes"
+                yield Finding(
+                    "warn",
+                    "queues",
+                    said,
+                    f"Start a worker that knows their workflows: everstep worker --queue {depth.queue} --import MODULE.",
+                )
+
     def _size(self) -> Iterator[Finding]:
         stats = self._backend.stats()
         stored = stats["record_bytes"] + stats["chunk_bytes"]
@@ -234,6 +252,10 @@ def _engine_version(engine: str, version: str) -> Finding:
         return Finding("ok", "engine", f"{engine} {version}")
     said = f"SQLite {version} can damage a store when its WAL starts anew; that was mended in {'.'.join(map(str, _SAFE_SQLITE))}"
     return Finding("warn", "engine", said, "Install a newer apsw, which brings its own SQLite.")
+
+
+def _sync(health: dict[str, Any]) -> str:
+    return "the server runs with fsync = off" if health.get("engine") == "PostgreSQL" else f"synchronous is {health['synchronous']}"
 
 
 def _permissions(file: int, folder: int) -> Finding:

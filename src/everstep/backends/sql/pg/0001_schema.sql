@@ -171,6 +171,13 @@ CREATE INDEX tasks_ready ON {schema}.tasks (queue, priority, ready, run) WHERE r
 CREATE INDEX tasks_held ON {schema}.tasks (queue, key) WHERE worker IS NOT NULL;
 CREATE UNIQUE INDEX tasks_dedupe ON {schema}.tasks (queue, dedupe) WHERE dedupe IS NOT NULL;
 
+CREATE TABLE {schema}.orders (
+    number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    run text COLLATE "C" NOT NULL,
+    body bytea NOT NULL,
+    digest bytea NOT NULL
+);
+
 CREATE TABLE {schema}.starts (
     queue text COLLATE "C" NOT NULL,
     at bigint NOT NULL

@@ -28,6 +28,13 @@ BEGIN
 END
 $$;
 
+-- A write that the manifest cannot count is undone: nothing would prove it.
+CREATE OR REPLACE FUNCTION {schema}.no_bucket(p_bucket smallint) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    RAISE EXCEPTION 'bucket % of the manifest is gone', p_bucket USING ERRCODE = 'data_corrupted';
+END
+$$;
+
 -- Change the sum in the manifest, in one bucket; gives the bucket's number of writes, which is the stamp of chunks.
 -- Only a bucket is locked until the transaction ends, and each open store has one: so writers rarely wait for each other.
 CREATE OR REPLACE FUNCTION {schema}.count(p_bucket smallint, p_delta numeric, p_runs integer DEFAULT 0) RETURNS bigint
@@ -144,6 +151,9 @@ BEGIN
         total = total + p_delta, runs = runs + CASE WHEN p_was_check IS NULL THEN 1 ELSE 0 END, writes = writes + 1,
         latest = v_pk, latest_commit = v_commit
     WHERE bucket = p_bucket RETURNING writes INTO v_stamp;
+    IF v_stamp IS NULL THEN
+        PERFORM {schema}.no_bucket(p_bucket);
+    END IF;
 
     IF p_seqs <> '{}' THEN
         INSERT INTO {schema}.records (run, seq, kind, epoch, at, number, note, tags, meta, digest, body_digest, body)
@@ -222,6 +232,9 @@ BEGIN
     END IF;
     v_commit := nextval('{schema}.commits');
     UPDATE {schema}.manifest SET total = total + p_delta, writes = writes + 1, latest = v_pk, latest_commit = v_commit WHERE bucket = p_bucket;
+    IF NOT FOUND THEN
+        PERFORM {schema}.no_bucket(p_bucket);
+    END IF;
     INSERT INTO {schema}.records (run, seq, kind, epoch, at, number, note, meta, digest, body)
     VALUES (v_pk, p_head_seq, p_kind, p_epoch, p_at, p_number, p_note, p_meta, p_digest, p_body);
     INSERT INTO {schema}.feed_new (id, run, seq, count) VALUES (v_commit, v_pk, p_head_seq, 1);

@@ -105,3 +105,7 @@ FROM {schema}.claim(
 -- name: free
 -- Have the runs of dead workers taken by others.
 SELECT {schema}.free_tasks(%b::smallint, %b::text[])
+
+-- name: drop_orders
+-- Orders that were carried out.
+DELETE FROM {schema}.orders WHERE number = ANY (%s::bigint[])

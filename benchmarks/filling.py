@@ -1,0 +1,27 @@
+"""Fills a store with commits through its backend, all in flight at once: to take runs through their life would last minutes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+
+from everstep.backends.base import Backend, Commit
+
+
+def submit_all(backend: Backend, commits: Iterable[Commit]) -> None:
+    """Submit all and wait until the last one is settled; the first error is raised."""
+    settled, errors = threading.Semaphore(0), []
+
+    def done(error: BaseException | None) -> None:
+        if error is not None:
+            errors.append(error)
+        settled.release()
+
+    submitted = 0
+    for commit in commits:
+        backend.submit(commit, done)
+        submitted += 1
+    for _ in range(submitted):
+        settled.acquire()
+    if errors:
+        raise errors[0]

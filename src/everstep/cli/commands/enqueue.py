@@ -1,0 +1,73 @@
+"""`everstep enqueue`: put a run into a queue, for a worker to drive; and wait for its end if asked to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from everstep.cli import outcome
+from everstep.cli.app import App
+from everstep.cli.app import command as make
+from everstep.cli.ordering import arguments_of, workflow_of
+from everstep.cli.refs import QUEUE
+from everstep.cli.text import duration, safe
+from everstep.cli.times import SPAN
+
+_OPTIONS = ("id", "queue", "priority", "delay", "key", "dedupe", "connection")
+
+
+@make("enqueue")
+@click.argument("workflow")
+@click.argument("arguments", nargs=-1)
+@click.option("--id", "run_id", help="The id of the run. With one that exists, nothing is enqueued a second time.")
+@click.option("--queue", type=QUEUE, default="default", show_default=True, help="Where it waits.")
+@click.option("--priority", type=int, default=0, show_default=True, help="Higher ones come first.")
+@click.option("--delay", type=SPAN, help="Not before: 30s, 15min, 2h, 3d.")
+@click.option("--key", help="What it belongs to: limit --per-key holds for each.")
+@click.option("--dedupe", metavar="TEXT", help="While a run of the queue with the same text has not ended, no second one is enqueued.")
+@click.option(
+    "--import", "modules", multiple=True, metavar="MODULE", help="What defines the workflow: a module, a .py file or a YAML file."
+)
+@click.option("--wait", is_flag=True, help="Wait for its end, and answer as `everstep run` does.")
+def command(
+    app: App, workflow: str, arguments: tuple[str, ...], run_id: str | None, modules: tuple[str, ...], wait: bool, **options: Any
+) -> int:
+    """Have a worker run WORKFLOW with ARGUMENTS (VALUE or NAME=VALUE, JSON or text). Prints the id of the run.
+
+    WORKFLOW is a YAML file, package.module:function, file.py:function, or the name of a workflow that a worker knows.
+
+    everstep enqueue flows.py:order tea --queue shop --delay 10min
+    """
+    app.import_modules((*app.imports(), *modules))
+    flow = workflow_of(app, workflow)
+    args, named = arguments_of(arguments, _OPTIONS)
+    with app.open(create=True) as store:
+        made = store.enqueue(flow, *args, id=run_id, **options, **named)
+        if wait:
+            app.out.say(f"{made.id}: {_words(made, options)}")
+            return outcome.tell(app, _ended(app, made))
+    if app.out.as_json:
+        app.out.data("enqueued", {"run": made.id, "queue": made.queue, "new": made.new})
+        return 0
+    app.out.line(made.id)
+    app.out.say(_words(made, options), "dim")
+    return 0
+
+
+def _words(made: Any, options: dict[str, Any]) -> str:
+    if not made.new:
+        return f"is there already: {made.status}"
+    return f"enqueued in {safe(made.queue)}" + (f", ready in {duration(options['delay'])}" if options["delay"] else "")
+
+
+def _ended(app: App, made: Any) -> Any:
+    """The outcome at the end. Whoever waits hears what the run waits for, since that may need a person."""
+    told = None
+    while True:
+        found = made.wait(1.0)
+        if made._over():
+            return found
+        if found.status == "waiting" and found.reason != told:
+            told = found.reason
+            app.out.say(f"{made.id}: waiting ({safe(app.hidden(told) or '')})", "yellow")

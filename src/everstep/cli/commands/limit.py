@@ -1,0 +1,66 @@
+"""`everstep limit`: how many runs of a queue may be driven at once, by all workers together, and how many may be taken in a time."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import click
+
+from everstep.backends.queues import Limits
+from everstep.cli import depths
+from everstep.cli.app import App
+from everstep.cli.app import command as make
+from everstep.cli.refs import QUEUE
+from everstep.cli.text import safe
+from everstep.cli.times import span
+from everstep.runtime.enqueue import limits_of
+
+_RATE = re.compile(r"(\d{1,9})\s*/\s*(\S.*)")
+
+
+class Rate(click.ParamType[tuple[int, float]]):
+    name = "rate"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, float]:
+        if isinstance(value, tuple):
+            return value
+        found = _RATE.fullmatch(str(value).strip())
+        if found is None:
+            self.fail(f"{value!r} is no rate: write how many in which time, 10/60s or 1000/h", param, ctx)
+        time = found[2] if found[2][0].isdigit() else f"1{found[2]}"
+        try:
+            return int(found[1]), span(time)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+@make("limit")
+@click.argument("queue", type=QUEUE)
+@click.option("--concurrency", type=click.IntRange(1), metavar="N", help="How many runs may be driven at once.")
+@click.option("--per-key", type=click.IntRange(1), metavar="N", help="How many of one key (enqueue --key) at once.")
+@click.option("--rate", type=Rate(), metavar="N/SPAN", help="How many may be taken in any such time: 10/60s.")
+@click.option("--none", "drop", is_flag=True, help="Drop the limits that there are; those given beside it hold.")
+def command(app: App, queue: str, concurrency: int | None, per_key: int | None, rate: tuple[int, float] | None, drop: bool) -> None:
+    """Say how many runs of QUEUE may be driven at once, by all workers together. A limit that is not given stays; without any, print them.
+
+    everstep limit mail --concurrency 2 --rate 100/60s
+    """
+    with app.open() as store:
+        limits = limits_of(store, queue)
+        if drop or concurrency or per_key or rate:
+            limits = _changed(Limits() if drop else limits, concurrency, per_key, rate)
+            given = None if limits.rate is None else (limits.rate, limits.period / 1e6)
+            store.limit(queue, concurrency=limits.concurrency, per_key=limits.per_key, rate=given)
+    if app.out.as_json:
+        app.out.data("limit", {"queue": queue, **depths.of_limits(limits)})
+    else:
+        app.out.line(f"{safe(queue)}: {depths.limits_in_words(limits) or 'no limits'}")
+
+
+def _changed(limits: Limits, concurrency: int | None, per_key: int | None, rate: tuple[int, float] | None) -> Limits:
+    if concurrency is not None:
+        limits = replace(limits, concurrency=concurrency)
+    if per_key is not None:
+        limits = replace(limits, per_key=per_key)
+    return limits if rate is None else replace(limits, rate=rate[0], period=int(rate[1] * 1e6))

@@ -1,0 +1,51 @@
+"""`everstep schedule`: have a workflow enqueued again and again, at the times of a cron expression; any worker fires it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from everstep.cli import schedules
+from everstep.cli.app import App
+from everstep.cli.app import command as make
+from everstep.cli.ordering import arguments_of, workflow_of
+from everstep.cli.refs import QUEUE, SCHEDULE
+from everstep.cli.text import iso
+
+_OPTIONS = ("cron", "zone", "missed", "queue", "priority", "key")
+
+
+@make("schedule")
+@click.argument("name", type=SCHEDULE)
+@click.argument("workflow")
+@click.argument("arguments", nargs=-1)
+@click.option("--cron", required=True, help="Minute, hour, day, month and weekday: '30 9 * * 1-5'.")
+@click.option("--zone", default="UTC", show_default=True, help="The time zone of these times: Europe/Berlin.")
+@click.option(
+    "--missed",
+    type=click.Choice(["once", "skip", "all"]),
+    default="once",
+    show_default=True,
+    help="What is done about times at which no worker was there.",
+)
+@click.option("--queue", type=QUEUE, default="default", show_default=True, help="Where its runs wait.")
+@click.option("--priority", type=int, default=0, show_default=True, help="Higher ones come first.")
+@click.option("--key", help="What its runs belong to: limit --per-key holds for each.")
+@click.option(
+    "--import", "modules", multiple=True, metavar="MODULE", help="What defines the workflow: a module, a .py file or a YAML file."
+)
+def command(app: App, name: str, workflow: str, arguments: tuple[str, ...], modules: tuple[str, ...], **options: Any) -> None:
+    """Have WORKFLOW enqueued with ARGUMENTS at the times of --cron, under a NAME. A schedule of that name is changed.
+
+    everstep schedule report flows.py:report --cron '30 9 * * 1-5' --zone Europe/Berlin
+    """
+    app.import_modules((*app.imports(), *modules))
+    flow = workflow_of(app, workflow)
+    args, named = arguments_of(arguments, _OPTIONS)
+    with app.open() as store:
+        made = store.schedule(name, flow, *args, **options, **named)
+    if app.out.as_json:
+        app.out.data("schedule", schedules.facts(made, app.hidden))
+    else:
+        app.out.line(f"{made.name}: next at {iso(made.next)}")

@@ -1,0 +1,33 @@
+"""`everstep schedules`: what is enqueued again and again, and when next."""
+
+from __future__ import annotations
+
+from everstep.cli import schedules
+from everstep.cli.app import App
+from everstep.cli.app import command as make
+from everstep.cli.text import cell, iso
+
+
+@make("schedules")
+def command(app: App) -> None:
+    """List schedules by name, with their next times."""
+    with app.open() as store:
+        found = store.schedules()
+    if app.out.as_json:
+        app.out.data("schedules", [schedules.facts(one, app.hidden) for one in found])
+    elif not found:
+        app.out.say("no schedules")
+    else:
+        rows = [
+            (
+                cell(one.name, 40),
+                cell(one.workflow, 40),
+                cell(one.cron, 40),
+                cell(one.zone, 40),
+                iso(one.next),
+                one.missed,
+                cell(one.queue, 40),
+            )
+            for one in found
+        ]
+        app.out.table(("SCHEDULE", "WORKFLOW", "CRON", "ZONE", "NEXT", "MISSED", "QUEUE"), rows)

@@ -1,0 +1,28 @@
+"""Replaces a file all at once: whoever reads it finds what was there or what is there now, after a crash, too. Never half of either."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+from pathlib import Path
+
+
+def replace(path: Path, text: str) -> None:
+    """Write a text in place of a file, which keeps its mode; of a link, in place of what it leads to."""
+    if path.exists() and not path.is_file():  # a pipe or a device is there to be written to
+        path.write_text(text, encoding="utf-8")
+        return
+    path = Path(os.path.realpath(path))
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.new")  # another process may be writing the same file
+    try:
+        with temporary.open("x", encoding="utf-8") as file:
+            if path.exists():
+                temporary.chmod(stat.S_IMODE(path.stat().st_mode))  # before there is anything in it to read
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,119 @@
+"""Runs that are enqueued inside a transaction of the caller's own: they come to be with its commit, or not at all.
+
+The transaction only leaves an order, so that it holds no lock that others wait for. A worker makes a run of it; the id stands in the order, so that
+doing it twice makes one run. In the database of a store on PostgreSQL, orders are in a table of the store. A SQLite file of the
+caller's gets a small table for them, and workers are told to look there.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from everstep.backends.queues import Task
+from everstep.clock import clock
+from everstep.codec.frame import unwrap
+from everstep.codec.values import decode, encode
+from everstep.errors import Damaged, EverstepError, InvalidArgument, StoreBusy
+from everstep.runtime.enqueue import Order, place
+from everstep.runtime.host import Host
+
+_TABLE = (
+    "CREATE TABLE IF NOT EXISTS everstep_orders (number INTEGER PRIMARY KEY, run TEXT NOT NULL, body BLOB NOT NULL, digest BLOB NOT NULL)"
+)
+_LEAVE = "INSERT INTO everstep_orders (run, body, digest) VALUES (?, ?, ?)"
+_READ = "SELECT number, run, body, digest FROM everstep_orders ORDER BY number LIMIT ?"
+_HAS = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'everstep_orders'"
+_DROP = "DELETE FROM everstep_orders WHERE number = ?"
+_AT_ONCE = 100
+_BUSY_SECONDS = 1.0
+
+Left = tuple[int, str, bytes, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """What became of an order: the run that was made, or why none was."""
+
+    run: str
+    error: EverstepError | None = None
+
+
+def leave(store: Host, order: Order, run: str, connection: Any) -> None:
+    """Put an order into the transaction that is open on a connection, or that this begins."""
+    said = {
+        "name": order.name, "about": order.about, "chunks": order.chunks, "delay": order.delay, "at": clock.now_us(),
+        "task": [order.task.queue, order.task.priority, order.task.key, order.task.dedupe],
+    }  # fmt: skip
+    body = store.framer.wrap(encode(said, "order"))
+    values = (run, body, sha256(body).digest())
+    if isinstance(connection, sqlite3.Connection):
+        _leave_in_file(connection, values)
+        return
+    sql = store.backend.order_sql()
+    if sql is None or not callable(getattr(connection, "cursor", None)):
+        raise InvalidArgument(
+            f"{type(connection).__module__}.{type(connection).__qualname__} is no connection that {store.url} can be written with",
+            remedy="Give a connection of psycopg to the database that the store is in, or one of sqlite3 to a file of yours.",
+        )
+    cursor = connection.cursor()
+    if inspect.isawaitable(cursor) or inspect.iscoroutinefunction(cursor.execute):
+        raise InvalidArgument("an async connection cannot be used here", remedy="Give a connection of psycopg.connect().")
+    cursor.execute(sql, values)
+    cursor.close()
+
+
+def _leave_in_file(connection: sqlite3.Connection, values: Sequence[Any]) -> None:
+    if not connection.in_transaction:
+        connection.execute("BEGIN")
+    connection.execute(_TABLE)
+    connection.execute(_LEAVE, values)
+
+
+def carry_out(store: Host, files: Sequence[str | os.PathLike[str]] = ()) -> Iterator[Carried]:
+    """Make runs of the orders that were committed."""
+    while found := store.backend.orders(_AT_ONCE):
+        yield from (_carry(store, one) for one in found)
+        store.backend.drop_orders([number for number, *_ in found])
+    for file in files:
+        yield from _from_file(store, file)
+
+
+def _from_file(store: Host, file: str | os.PathLike[str]) -> Iterator[Carried]:
+    if not Path(file).exists():
+        return
+    try:
+        with closing(sqlite3.connect(file, timeout=_BUSY_SECONDS, isolation_level=None)) as connection:
+            connection.execute("PRAGMA synchronous = FULL")
+            if connection.execute(_HAS).fetchone() is None:
+                return
+            while found := connection.execute(_READ, (_AT_ONCE,)).fetchall():
+                yield from (_carry(store, one) for one in found)
+                connection.executemany(_DROP, [(number,) for number, *_ in found])
+    except sqlite3.Error as error:
+        raise StoreBusy(f"the orders in {os.fspath(file)!r} cannot be read: {error}") from error
+
+
+def _carry(store: Host, left: Left) -> Carried:
+    _, run, body, digest = left
+    try:
+        if not isinstance(body, bytes) or sha256(body).digest() != digest:
+            raise Damaged(f"the order of run {run!r} does not match its digest", remedy="Enqueue it anew.")
+        said = decode(unwrap(body))
+        queue, priority, key, dedupe = said["task"]
+        late = max(0, said["delay"] - (clock.now_us() - said["at"]))
+        made = place(store, Order(said["name"], said["about"], said["chunks"], Task(queue, priority, key, dedupe), late), run)
+        return Carried(made.id)
+    except (Damaged, InvalidArgument) as error:
+        return Carried(str(run), error)
+    except EverstepError as error:
+        if error.code in ("E203", "E101"):  # the id is taken by another run: nothing can come of this order
+            return Carried(str(run), error)
+        raise
