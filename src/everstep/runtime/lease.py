@@ -17,6 +17,7 @@ from everstep.ids import new_id
 from everstep.records import RunRow, Worker
 
 TTL_SECONDS = 12.0  # a machine that vanished is noticed in less than 15 seconds
+_MOST_TAKEN = 10_000
 
 
 class Keeper:
@@ -27,6 +28,7 @@ class Keeper:
         self._ttl_us = int(ttl * 1_000_000)
         self._lock = threading.Lock()
         self._held = 0
+        self._taken: dict[str, int] = {}  # the newest runs that were taken here, and their epochs
         self._owed: dict[str, RunRow] = {}  # leases that could not be given back yet
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -40,6 +42,7 @@ class Keeper:
             self._start()
             row = self._backend.acquire(run, self.worker)
             self._held += 1
+            self._remember(row)
         return row
 
     def claim(self, queues: Sequence[str], workflows: Sequence[str], most: int, without: Sequence[str]) -> list[Claimed]:
@@ -48,8 +51,24 @@ class Keeper:
             self._extend()
             self._start()
             taken = self._backend.claim(Claim(self.worker, queues, workflows, most, without))
-            self._held += sum(one.row is not None for one in taken)
+            for one in taken:
+                if one.row is not None:
+                    self._held += 1
+                    self._remember(one.row)
         return taken
+
+    def _remember(self, row: RunRow) -> None:
+        self._taken[row.id] = row.epoch
+        if len(self._taken) > _MOST_TAKEN:
+            del self._taken[next(iter(self._taken))]
+
+    def unknown(self) -> list[RunRow]:
+        """Runs of queues that are this worker's, and that nobody here knows of: the answer that gave them was lost."""
+        with self._lock:
+            held = {run: self._backend.run(run) for run in self._backend.held_by(self.worker.id)}
+            self._taken = {run: epoch for run, epoch in self._taken.items() if run in held}
+            ours = [row for row in held.values() if row is not None and row.worker == self.worker.id]
+            return [row for row in ours if self._taken.get(row.id) != row.epoch]
 
     def release(self, row: RunRow) -> None:
         """Give a lease back. Where that cannot be written now (a full disk), it is made up for: this process lives, so nobody could take over."""

@@ -96,7 +96,9 @@ class Run(Driver):
         id, state, fields = self._given
         held = self._mode.held
         if held is not None and held.row is not None:
-            row, self._unsure = held.row, held.before is not None
+            row = held.row
+            # Who died with it may be forgotten where another worker took it meanwhile and could not drive it.
+            self._unsure = held.before is not None or (held.deaths > 0 and row.status == Status.RUNNING)
         else:
             first = self._store.open_row(id, fields, self._mode.about, self._mode.chunks)
             if self._dry:
