@@ -211,7 +211,8 @@ class MemoryBackend:
                 return False
             total = shift(data.total, [], [letter.check])
             entry.letters, data.total, data.writes = {**entry.letters, letter.name: letter}, total, data.writes + 1
-            data.queues.settle(entry)
+            if entry.row.worker is None:  # who has it reads the letter; if that one died, the place is ready already, or will be
+                data.queues.settle(entry)
             return True
 
     def letters(self, run: str) -> list[Letter]:

@@ -353,5 +353,6 @@ def _post(transaction: Transaction, asked: tuple[Letter, str]) -> bool:
         raise NotFound(f"the run {run!r} that the letter {letter.name!r} is for was deleted; another one has its id")
     if not transaction.add_letter(pk, letter):
         return False
-    transaction.settle(pk, row)
+    if row.worker is None:  # who has it reads the letter; if that one died, the place is ready already, or will be
+        transaction.settle(pk, row)
     return True

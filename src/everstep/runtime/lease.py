@@ -19,6 +19,7 @@ from everstep.records import RunRow, Worker
 
 T = TypeVar("T")
 TTL_SECONDS = 12.0  # a machine that vanished is noticed in less than 15 seconds
+_MOST_TAKEN = 10_000
 
 
 class Keeper:
@@ -30,6 +31,8 @@ class Keeper:
         self._lock = threading.Lock()
         self._held = 0
         self._known_until = 0  # by the boot clock: what the backend was told of this worker
+        self._taken: dict[str, int] = {}  # the newest runs that were taken here, and their epochs
+        self._taking = 0  # leases that are being taken
         self._owed: dict[str, RunRow] = {}  # leases that could not be given back yet
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -39,7 +42,11 @@ class Keeper:
     def acquire(self, run: str) -> RunRow:
         with self._lock:
             self._begin(run)
-        return self._counted(lambda: self._backend.acquire(run, self.worker))
+        row = self._counted(lambda: self._backend.acquire(run, self.worker))
+        with self._lock:
+            self._remember(row)
+            self._taking -= 1
+        return row
 
     def create(self, commit: Commit) -> None:
         """Create a run that this worker holds from the start."""
@@ -49,6 +56,8 @@ class Keeper:
                 self._backend.introduce(self.worker)
                 self._known_until = self.worker.expires_boot
         self._counted(lambda: self._backend.commit(commit))
+        with self._lock:
+            self._taking -= 1
 
     def _begin(self, run: str) -> None:
         """Before a lease is taken: one that nobody renews is worse than none."""
@@ -60,9 +69,12 @@ class Keeper:
         """Take a lease, with nobody kept waiting who takes another one."""
         with self._lock:
             self._held += 1
+            self._taking += 1
         try:
             return take()
         except BaseException:
+            with self._lock:
+                self._taking -= 1
             self.released()
             raise
 
@@ -72,8 +84,26 @@ class Keeper:
             self._extend()
             self._start()
             taken = self._backend.claim(Claim(self.worker, queues, workflows, most, without))
-            self._held += sum(one.row is not None for one in taken)
+            for one in taken:
+                if one.row is not None:
+                    self._held += 1
+                    self._remember(one.row)
         return taken
+
+    def _remember(self, row: RunRow) -> None:
+        self._taken[row.id] = row.epoch
+        if len(self._taken) > _MOST_TAKEN:
+            del self._taken[next(iter(self._taken))]
+
+    def unknown(self) -> list[RunRow]:
+        """Runs of queues that are this worker's, and that nobody here knows of: the answer that gave them was lost."""
+        with self._lock:
+            if self._taking:
+                return []  # one of them may be among these; there is another time
+            held = {run: self._backend.run(run) for run in self._backend.held_by(self.worker.id)}
+            self._taken = {run: epoch for run, epoch in self._taken.items() if run in held}
+            ours = [row for row in held.values() if row is not None and row.worker == self.worker.id]
+            return [row for row in ours if self._taken.get(row.id) != row.epoch]
 
     def release(self, row: RunRow) -> None:
         """Give a lease back. Where that cannot be written now (a full disk), it is made up for: this process lives, so nobody could take over."""

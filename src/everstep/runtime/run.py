@@ -97,7 +97,9 @@ class Run(Driver):
         """Get the lease, read what is recorded, and say that the run is running."""
         state, held = self._given[1], self._mode.held
         if held is not None and held.row is not None:
-            row, self._unsure = held.row, held.before is not None
+            row = held.row
+            # Who died with it may be forgotten where another worker took it meanwhile and could not drive it.
+            self._unsure = held.before is not None or (held.deaths > 0 and row.status == Status.RUNNING)
         else:
             first = self._find() or self._create()
             if first is None:

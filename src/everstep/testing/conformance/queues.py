@@ -368,6 +368,18 @@ class QueuesSuite(Suite):
         assert (depths["other"].running, sum(minute[0] for minute in depths["other"].minutes)) == (1, 1)
         assert (depths["empty"].ready, depths["empty"].oldest) == (0, None)
 
+    def test_a_letter_to_a_run_whose_worker_died_leaves_its_place_ready_and_is_no_second_death(self, backend: Backend) -> None:
+        row = self.enqueue(backend)
+        dead = new_worker(seconds=-1)
+        self.claim(backend, 1, dead)
+        assert backend.free([dead.id]) == 1
+        backend.post(new_letter(row, "note"), row.id)
+        place = backend.place(row.id)
+        assert place is not None
+        assert (place.ready is not None, place.worker, place.deaths) == (True, None, 1)
+        assert backend.free([dead.id]) == 0
+        assert self.claimed(backend) == [row.id]
+
     def test_what_is_in_a_queue_is_counted_also_where_every_run_is_driven_or_waits(self, backend: Backend) -> None:
         self.enqueue(backend)
         (taken,) = self.claim(backend)

@@ -176,7 +176,7 @@ def _see_through(store: Store, troubles: list[Trouble]) -> bool:
 
 def _left(store: Store) -> int | None:
     try:
-        return sum(depth.ready + depth.later + depth.waiting + depth.running for depth in store.queues(1))
+        return sum(int(depth.ready + depth.later + depth.waiting + depth.running) for depth in store.queues(1))
     except EverstepError:  # the server is away
         return None
 

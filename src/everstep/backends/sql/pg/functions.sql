@@ -286,7 +286,9 @@ BEGIN
     VALUES (v_pk, p_name, p_due, p_at, p_key, p_body, p_check) ON CONFLICT DO NOTHING;
     IF FOUND THEN
         PERFORM {schema}.count(p_bucket, {schema}.number_of(p_check));
-        PERFORM {schema}.settle_task(p_bucket, v_pk);
+        -- Who has the run reads the letter; if that one died, the place is ready already, or will be.
+        PERFORM 1 FROM {schema}.tasks WHERE run = v_pk FOR UPDATE;
+        PERFORM {schema}.settle_task(p_bucket, v_pk) FROM {schema}.runs WHERE pk = v_pk AND worker IS NULL;
         RETURN 0;
     END IF;
     PERFORM 1 FROM {schema}.letters WHERE run = v_pk AND name = p_name AND "check" = p_check AND p_again;
