@@ -14,7 +14,7 @@ import apsw
 
 from everstep.backends import queries, sqlite_format
 from everstep.backends.matching import meta_scalars
-from everstep.backends.queues import Task, settled
+from everstep.backends.queues import Task, placed
 from everstep.backends.sqlite_errors import write_error
 from everstep.backends.sqlite_feed import FeedWriter
 from everstep.backends.sqlite_new import discard, folder_error, link, remove_unfinished, sync_folder, unfinished
@@ -92,13 +92,11 @@ class SqliteBuilder:
         self._total += sum(map(int.from_bytes, [*checks, mark.check] if mark is not None else checks))
 
     def _place(self, place: int, row: RunRow, letters: Iterable[Letter], task: Task) -> None:
-        gone, ready = settled(row, [(letter.name, letter.due) for letter in letters], clock.now_us())
-        if gone is not None:
-            return
-        double = task.dedupe is not None and (task.queue, task.dedupe) in self._once
-        self._once.add((task.queue, task.dedupe))
-        self._write("add_task", [(place, task.queue, task.priority, task.key, None if double else task.dedupe)])
-        self._write("move_task", [(row.worker, ready, place)])
+        found = placed(row, letters, task, self._once, clock.now_us())
+        if found is not None:
+            kept = found.task
+            self._write("add_task", [(place, kept.queue, kept.priority, kept.key, kept.dedupe)])
+            self._write("move_task", [(found.worker, found.ready, place)])
 
     def chunk(self, family: bytes, digest: bytes, frame: bytes) -> None:
         self._write("add_chunk", [(family, digest, frame, 0)])
