@@ -176,7 +176,7 @@ class _Doctor:
                 driven = row.worker is not None and self._backend.holder(row) is not None
                 if row.worker is not None and not driven:
                     seen.stale.append(row.id)
-                if row.status == Status.RUNNING.value and not driven:
+                if row.status == Status.RUNNING.value and not driven and self._backend.place(row.id) is None:  # else a worker goes on with it
                     seen.left.append(row.id)
             seen.runs = sorted([*seen.runs, *rows], key=lambda pair: -pair[1].stored)[:_AT_ONCE]
             if len(rows) < _AT_ONCE:
