@@ -1,7 +1,7 @@
 """Connections to PostgreSQL: how they are made, and a few that readers share. Relies on psycopg.
 
-Nothing is kept in a session (no prepared statements, no settings that matter for what is stored), so that a pooler may give each transaction
-another one. Every wait has an end that is set here: the driver's own defaults let a cut network hang for minutes.
+Nothing that matters for what is stored is kept in a session, so that a pooler may give each transaction another one; and no statement is prepared
+where there may be a pooler (see `is_direct`). Every wait has an end that is set here: the driver's own defaults let a cut network hang for minutes.
 """
 
 from __future__ import annotations
@@ -131,6 +131,12 @@ def _joined(place: str, path: str, asked: list[tuple[str, str]]) -> str:
 
 def _connect(chosen: dict[str, Any]) -> Connection:
     return psycopg.connect("", autocommit=True, prepare_threshold=None, **chosen)
+
+
+def is_direct(connection: Connection) -> bool:
+    """Whether the session is the server's own, in which statements stay prepared. A pooler shows its clients a number that is no session's."""
+    ((pid,),) = execute(connection, b"SELECT pg_backend_pid()")
+    return bool(pid == connection.info.backend_pid)
 
 
 class Readers:
