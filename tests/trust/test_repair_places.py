@@ -110,7 +110,7 @@ def test_a_task_that_makes_no_sense_is_none(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     with everstep.open(path) as store:
         for n, task in enumerate(tasks):
-            store.open_row(f"r{n}", {}, {"task": task})
+            store.backend.commit(store.first_commit(f"r{n}", {}, {"task": task}, ()))
         assert store.verify("full").ok
     assert everstep.repair(path, tmp_path / "new.db").ok
     with everstep.open(tmp_path / "new.db") as store:

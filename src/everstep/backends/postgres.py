@@ -45,8 +45,10 @@ class PostgresBackend:
 
     durable = True
 
-    def __init__(self, url: str, schema: str | None = None, *, create: bool = True, patience: float = PATIENCE_SECONDS) -> None:
-        self._address = Address(url, schema)
+    def __init__(
+        self, url: str, schema: str | None = None, *, namespace: str | None = None, create: bool = True, patience: float = PATIENCE_SECONDS
+    ) -> None:
+        self._address = Address(url, schema, namespace)
         self.url = self._address.url
         self._readers = Readers(self._address, patience, prepare(self._address, create))
         self._writer = Writer(self._address, os.urandom(1)[0] % BUCKETS, patience)

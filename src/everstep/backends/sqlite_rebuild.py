@@ -46,7 +46,7 @@ class SqliteBuilder:
         self._new = unfinished(self.path)
         self.private = str(self._new)
         self._total = self._runs = 0
-        self._once: set[tuple[str, str | None]] = set()
+        self._once: set[tuple[str, str]] = set()
         try:
             remove_unfinished(self.path)
             os.close(os.open(self._new, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
