@@ -65,6 +65,11 @@ class GuardedConnection(psycopg.Connection[Any]):
     def close(self) -> None:
         raise refused("close()")
 
+    def transaction(self, *args: Any, **kwargs: Any) -> Any:
+        if self.over:
+            raise over()
+        return super().transaction(*args, **kwargs)  # a savepoint
+
     def set_autocommit(self, value: bool) -> None:
         raise refused("autocommit")
 
@@ -159,10 +164,11 @@ class Lender:
 
 
 def _begun(connection: GuardedConnection) -> GuardedConnection:
-    """One round trip: what a former function SET goes, and a transaction begins that is known by its mark."""
+    """One round trip: what a former function SET goes, and a transaction begins that is known by its mark. No query yet: the
+    function may still choose the isolation of its transaction."""
     mark = token_hex(8)
     try:
-        own(connection, f"RESET SESSION AUTHORIZATION; RESET ALL; BEGIN; SELECT set_config('{MARK}', '{mark}', true)".encode())
+        own(connection, f"RESET SESSION AUTHORIZATION; RESET ALL; BEGIN; SET LOCAL {MARK} = '{mark}'".encode())
     except BaseException:
         connection.end()
         raise
