@@ -1,5 +1,6 @@
 """Transactional steps on a server that goes away: a transaction whose connection is lost at its end is settled to yes or no, or said to be unknown."""
 
+import asyncio
 import threading
 import time
 from pathlib import Path
@@ -185,6 +186,29 @@ def test_what_a_function_sets_is_gone_in_the_next_step(bank: Bank) -> None:
     with bank.open() as store, store.run("r"):
         strange()
         assert look() == ['"$user", public', "on"]
+
+
+def test_many_steps_at_the_same_time_share_a_few_connections(bank: Bank) -> None:
+    seen: list[int] = []
+
+    @everstep.step(transactional=bank.place)
+    async def put(sql: Any) -> None:
+        found = sql.execute("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state LIKE 'idle in%'")
+        seen.append(found.fetchone()[0])
+        await asyncio.sleep(0.01)
+        sql.execute("INSERT INTO bank VALUES (1)")
+
+    async def drive(store: everstep.Store, name: str) -> None:
+        async with store.run(name):
+            await asyncio.gather(*(put() for _ in range(20)))
+
+    async def main() -> None:
+        with bank.open() as store:
+            await asyncio.gather(*(drive(store, f"r{i}") for i in range(3)))
+
+    asyncio.run(main())
+    assert bank.rows() == 60
+    assert 1 < max(seen) <= 16
 
 
 def test_a_block_of_the_driver_is_a_savepoint(bank: Bank) -> None:
