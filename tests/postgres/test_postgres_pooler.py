@@ -6,14 +6,16 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qsl, quote, urlsplit
 
 import pytest
 
+import everstep
 from everstep.backends.url import open_backend
 from everstep.errors import StoreError
 from everstep.testing.conformance import FeedSuite, FencingSuite, GroupCommitSuite, LeaseSuite, OpenHandle, RunsSuite, SweepSuite
-from everstep.testing.postgres import _as_nobody
+from everstep.testing.postgres import Server, _as_nobody
 
 PROGRAM = shutil.which("pgbouncer") or ""
 if not PROGRAM:
@@ -62,3 +64,25 @@ class TestThroughAPooler(RunsSuite, FencingSuite, LeaseSuite, GroupCommitSuite, 
 def test_a_database_that_the_pooler_does_not_reach_is_said_to(pooler: str) -> None:
     with pytest.raises(StoreError):
         open_backend(pooler.replace("postgresql://postgres@/", "postgresql://postgres@/no_"), patience=0)
+
+
+def test_transactional_steps_work_through_a_pooler(place: str, pooler: str, server: Server, database: str) -> None:
+    name = place.rpartition("schema=")[2]
+    server.execute(f"CREATE TABLE {name}_bank (n integer)", url=database)
+    options = {"schema": name}
+    with everstep.open(pooler, **options) as store:
+        for where in (True, pooler):
+
+            @everstep.step(transactional=where)
+            def put(sql: Any, number: int) -> int:
+                sql.execute(f"INSERT INTO {name}_bank VALUES (%s)", [number])
+                if number == 7:
+                    raise ValueError("no")
+                return number
+
+            with store.run(f"run {where is True}") as run:
+                assert run.map(put, range(6)) == list(range(6))
+                with pytest.raises(ValueError, match="no"):
+                    put(7)
+    assert server.execute(f"SELECT count(*) FROM {name}_bank", url=database) == [(12,)]
+    server.execute(f"DROP TABLE {name}_bank, everstep_steps, everstep_runs", url=database)

@@ -1,5 +1,6 @@
 """Transactional steps on a server that goes away: a transaction whose connection is lost at its end is settled to yes or no, or said to be unknown."""
 
+import asyncio
 import threading
 import time
 from pathlib import Path
@@ -13,7 +14,7 @@ import everstep
 from everstep.backends import ledger_postgres
 from everstep.backends.ledger_postgres import PostgresSession
 from everstep.backends.postgres_transaction import PostgresTransaction
-from everstep.errors import TransactionUnknown
+from everstep.errors import TransactionEnded, TransactionUnknown
 from everstep.testing.postgres import Server
 
 RETRY = everstep.Retry(attempts=3, delay=0.01, only=(psycopg.OperationalError,))
@@ -187,9 +188,72 @@ def test_what_a_function_sets_is_gone_in_the_next_step(bank: Bank) -> None:
         assert look() == ['"$user", public', "on"]
 
 
-def test_statements_that_end_a_transaction_behind_others_are_found_out(bank: Bank) -> None:
-    from everstep.errors import TransactionEnded
+def test_many_steps_at_the_same_time_share_a_few_connections(bank: Bank) -> None:
+    seen: list[int] = []
 
+    @everstep.step(transactional=bank.place)
+    async def put(sql: Any) -> None:
+        found = sql.execute("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state LIKE 'idle in%'")
+        seen.append(found.fetchone()[0])
+        await asyncio.sleep(0.01)
+        sql.execute("INSERT INTO bank VALUES (1)")
+
+    async def drive(store: everstep.Store, name: str) -> None:
+        async with store.run(name):
+            await asyncio.gather(*(put() for _ in range(20)))
+
+    async def main() -> None:
+        with bank.open() as store:
+            await asyncio.gather(*(drive(store, f"r{i}") for i in range(3)))
+
+    asyncio.run(main())
+    assert bank.rows() == 60
+    assert 1 < max(seen) <= 16
+
+
+def test_a_block_of_the_driver_is_a_savepoint(bank: Bank) -> None:
+    kept: list[Any] = []
+
+    @everstep.step(transactional=bank.place)
+    def put(sql: Any) -> None:
+        kept.append(sql)
+        with sql.transaction():
+            sql.execute("INSERT INTO bank VALUES (1)")
+        with sql.transaction():
+            sql.execute("INSERT INTO bank VALUES (2)")
+            raise psycopg.Rollback
+
+    with bank.open() as store, store.run("r"):
+        put()
+        with pytest.raises(TransactionEnded), kept[0].transaction():
+            pass
+    assert bank.execute("SELECT n FROM bank") == [(1,)]
+
+
+def test_in_the_stores_database_a_function_chooses_its_isolation(
+    wire: Proxy, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bank = Bank("inside", wire, database, tmp_path, monkeypatch)
+    tries: list[int] = []
+
+    @everstep.step(transactional=True, retry=everstep.Retry(attempts=3, delay=0.01, only=(psycopg.errors.SerializationFailure,)))
+    def put(sql: Any) -> str:
+        sql.execute("SET TRANSACTION ISOLATION LEVEL SERIALIZABLE")
+        found = sql.execute("SELECT count(*) FROM bank").fetchone()[0]
+        if not tries:
+            bank.execute("UPDATE bank SET n = n + 1")
+        tries.append(found)
+        sql.execute("UPDATE bank SET n = n + 10")
+        return str(sql.execute("SHOW transaction_isolation").fetchone()[0])
+
+    bank.execute("INSERT INTO bank VALUES (0)")
+    with bank.open() as store, store.run("r"):
+        assert put() == "serializable"
+    assert len(tries) == 2
+    assert bank.execute("SELECT n FROM bank") == [(11,)]
+
+
+def test_statements_that_end_a_transaction_behind_others_are_found_out(bank: Bank) -> None:
     for text in ("SELECT 1; COMMIT", "SELECT 1; COMMIT; BEGIN", "SELECT 1; ROLLBACK; BEGIN"):
 
         @everstep.step(transactional=bank.place)

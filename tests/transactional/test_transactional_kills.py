@@ -14,9 +14,10 @@ LOST = ["begun", "written", "returned"]
 """Points at which nothing of the step holds yet."""
 FILES = ["sqlite", "sqlite beside postgres"]
 BESIDE = [*FILES, "postgres beside sqlite"]
-POINTS = [(kind, point) for kind in BESIDE for point in (*LOST, "kept", "recorded")]
+POINTS = [("sqlite", point) for point in (*LOST, "kept", "recorded")]
+POINTS += [(kind, point) for kind in BESIDE[1:] for point in ("written", "kept")]
 POINTS += [("postgres", point) for point in (*LOST, "asked", "committed", "recorded")]
-WAKING = [(kind, "called") for kind in KINDS] + [(kind, point) for kind in ("postgres", "postgres beside sqlite") for point in LOST]
+WAKING = [(kind, "called") for kind in KINDS] + [(kind, "written") for kind in ("postgres", "postgres beside sqlite")]
 """Where a worker stops without keeping others from their work. One that is in a transaction on a file does."""
 
 
@@ -40,13 +41,27 @@ def test_a_process_that_is_killed_at_a_point_leaves_all_of_a_step_or_nothing(wor
     assert world.rows() <= 1  # that of a step whose process died before it could be removed
 
 
+@pytest.mark.parametrize(
+    ("world", "point", "made"),
+    [("sqlite", "returned", 2), ("sqlite", "kept", 3), ("postgres", "asked", 2), ("postgres", "committed", 3)],
+    indirect=["world"],
+)
+def test_a_process_that_is_killed_in_a_task_leaves_all_of_a_step_or_nothing(world: World, point: str, made: int) -> None:
+    dead = world.start(N, point=f"{point} 2", do="die", flow="aflow")
+    assert dead.wait(60) == -signal.SIGKILL
+    assert world.total() == len(world.lines()) == made
+    found = world.finish(N, flow="aflow")
+    assert (found["status"], found["result"]) == ("succeeded", RESULT)
+    assert_done(world)
+
+
 def test_a_process_that_is_killed_again_and_again_writes_each_step_once(world: World) -> None:
     chance, steps, kills = random.Random(6), 40, 0
     while True:
         child = world.start(steps, pause=0.003, wait=True)
         tell(child)
         time.sleep(chance.uniform(0.0, 0.08))
-        if kills >= 12 or child.poll() is not None:
+        if kills >= 8 or child.poll() is not None:
             break
         child.kill()
         child.wait()

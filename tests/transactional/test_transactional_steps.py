@@ -386,6 +386,40 @@ def test_a_step_that_takes_too_long_is_undone_and_its_thread_can_write_no_more(w
     assert world.total() == 5
 
 
+def test_a_step_of_an_async_run_that_takes_too_long_is_undone(world: World) -> None:
+    store, go_on, said = world.open(), threading.Event(), []
+
+    @everstep.step(transactional=world.place, timeout=0.2)
+    async def slow(sql: Any) -> None:
+        sql.execute("UPDATE totals SET n = n + 1")
+        await asyncio.sleep(60)
+
+    @everstep.step(transactional=world.place, timeout=0.2)
+    def slow_thread(sql: Any) -> None:
+        sql.execute("UPDATE totals SET n = n + 1")
+        go_on.wait(60)
+        try:
+            sql.execute("UPDATE totals SET n = n + 1")
+        except Exception as error:
+            said.append(error)
+        said.append(None)
+
+    async def main() -> None:
+        async with store.run("r") as run:
+            with pytest.raises(StepTimeout):
+                await slow()
+            with pytest.raises(StepTimeout):
+                await run.step("slow", slow_thread)
+            assert await adding_async(world)(5) == 5  # nothing is locked any more
+            go_on.set()
+            while None not in said:
+                await asyncio.sleep(0.01)
+
+    asyncio.run(main())
+    assert len(said) == 2
+    assert world.total() == 5
+
+
 def test_a_step_that_takes_too_long_in_one_statement_is_stopped_in_it(world: World) -> None:
     store, done = world.open(), []
     endless = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT count(*) FROM c WHERE x < 0"

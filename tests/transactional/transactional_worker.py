@@ -47,6 +47,16 @@ def flow(n: int) -> int:
     return sum(add(number) for number in range(n))
 
 
+@everstep.step(name="add", transactional=ASK["place"])
+async def later(sql: Any, number: int) -> int:
+    return int(add.__wrapped__(sql, number))  # type: ignore[attr-defined]
+
+
+@everstep.workflow
+async def aflow(n: int) -> int:
+    return sum([await later(number) for number in range(n)])
+
+
 def number_of(ticket: Any) -> int:
     return int(ticket.address.partition("#")[2])
 
@@ -94,7 +104,7 @@ def main() -> None:
             sys.stdin.readline()
         try:
             known = any(info.id == "r" and info.status == "failed" for info in store.runs())
-            outcome = store.resume("r") if known else store.start(flow, ASK["n"], id="r")
+            outcome = store.resume("r") if known else store.start(aflow if ASK.get("flow") == "aflow" else flow, ASK["n"], id="r")
             say(json.dumps({"status": outcome.status, "result": outcome.result, "error": type(outcome.error).__name__}))
         except EverstepError as error:
             say(json.dumps({"status": type(error).__name__, "message": str(error)}))

@@ -55,8 +55,8 @@ def test_the_tree_on_top_of_the_module_is_the_tree() -> None:
     assert sorted(drawn) == sorted(c.__name__ for c in classes() if c is not EverstepError)
 
 
-def test_only_a_failed_disk_leaves_it_open_whether_a_write_happened() -> None:
-    assert [c.__name__ for c in classes() if c.written != "no"] == ["StoreFailed", "StepFailed"]
+def test_only_a_failed_disk_and_a_lost_transaction_leave_it_open_whether_a_write_happened() -> None:
+    assert [c.__name__ for c in classes() if c.written != "no"] == ["StoreFailed", "StepFailed", "TransactionUnknown"]
 
 
 def test_an_error_may_carry_its_own_remedy_and_outcome() -> None:

@@ -128,11 +128,11 @@ class PostgresSession:
             if not lost(connection, error):
                 self.rollback()
                 raise Undone(error) from error
-            connection.end()
+            self._lender.drop(connection)
             if not self._settle(error):
                 raise Undone(error) from error
         except BaseException:
-            connection.end()  # whoever drives the run next finds out
+            self._lender.drop(connection)  # whoever drives the run next finds out
             raise
         else:
             self._lender.give(connection)

@@ -22,6 +22,7 @@ from everstep.backends.transaction import ended, over, refuse_ends, refused
 
 _SECONDS = 600
 _IDLE = 8
+_MOST = 16  # of one process: a server has a hundred for all
 _CANCEL_SECONDS = 5.0
 MARK = "everstep.step"
 
@@ -51,6 +52,7 @@ class GuardedConnection(psycopg.Connection[Any]):
 
     mark = ""
     over = True
+    lent = False
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
@@ -64,6 +66,11 @@ class GuardedConnection(psycopg.Connection[Any]):
 
     def close(self) -> None:
         raise refused("close()")
+
+    def transaction(self, *args: Any, **kwargs: Any) -> Any:
+        if self.over:
+            raise over()
+        return super().transaction(*args, **kwargs)  # a savepoint
 
     def set_autocommit(self, value: bool) -> None:
         raise refused("autocommit")
@@ -107,10 +114,23 @@ class Lender:
         self.address = address
         self._idle: list[GuardedConnection] = []
         self._lock = threading.Lock()
+        self._room = threading.Semaphore(_MOST)
         self._pid = os.getpid()
 
     def begin(self) -> GuardedConnection:
-        """A connection with a transaction open, nothing of former ones left. One that was lost while it lay idle is replaced."""
+        """A connection with a transaction open, nothing of former ones left. Waits while too many are lent."""
+        while not self._room.acquire(timeout=0.5):
+            pass  # a signal that comes just before a wait is heard after it
+        try:
+            connection = self._begin()
+        except BaseException:
+            self._room.release()
+            raise
+        connection.lent = True
+        return connection
+
+    def _begin(self) -> GuardedConnection:
+        """One that was lost while it lay idle is replaced."""
         while (idle := self._take()) is not None:
             try:
                 return _begun(idle)
@@ -132,6 +152,7 @@ class Lender:
     def give(self, connection: GuardedConnection) -> None:
         """Take a connection back whose transaction has ended."""
         connection.over = True
+        self._returned(connection)
         connection.row_factory = tuple_row
         idle = not connection.closed and connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
         with self._lock:
@@ -148,7 +169,19 @@ class Lender:
                 own(connection, b"ROLLBACK")
                 self.give(connection)
                 return
-        connection.end()
+        self.drop(connection)
+
+    def drop(self, connection: GuardedConnection) -> None:
+        """Take a connection back that nothing is to be done with any more."""
+        try:
+            connection.end()
+        finally:
+            self._returned(connection)
+
+    def _returned(self, connection: GuardedConnection) -> None:
+        if connection.lent:
+            connection.lent = False
+            self._room.release()
 
     def close(self) -> None:
         with self._lock:
@@ -159,10 +192,11 @@ class Lender:
 
 
 def _begun(connection: GuardedConnection) -> GuardedConnection:
-    """One round trip: what a former function SET goes, and a transaction begins that is known by its mark."""
+    """One round trip: what a former function SET goes, and a transaction begins that is known by its mark. No query yet: the
+    function may still choose the isolation of its transaction."""
     mark = token_hex(8)
     try:
-        own(connection, f"RESET SESSION AUTHORIZATION; RESET ALL; BEGIN; SELECT set_config('{MARK}', '{mark}', true)".encode())
+        own(connection, f"RESET SESSION AUTHORIZATION; RESET ALL; BEGIN; SET LOCAL {MARK} = '{mark}'".encode())
     except BaseException:
         connection.end()
         raise

@@ -71,11 +71,11 @@ class PostgresTransaction:
             if not lost(connection, error):  # a constraint or a conflict that showed up at the end
                 self.rollback()
                 raise Undone(error) from error
-            connection.end()
+            self._lender.drop(connection)
             if not self._settle(commit, error):
                 raise Undone(error) from error
         except BaseException as error:  # Ctrl-C: known before anybody asks
-            connection.end()
+            self._lender.drop(connection)
             self._settle(commit, error)
             raise
         else:

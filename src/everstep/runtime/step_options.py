@@ -8,13 +8,15 @@ import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar, overload
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 
 from everstep.errors import InvalidArgument
 from everstep.runtime.context import frame, warn_if_stray
 from everstep.runtime.retry import Retry
 
 F = TypeVar("F", bound=Callable[..., Any])
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +87,21 @@ def step(
     kind: str | None = None,
     at_most_once: bool = False,
     ignore: tuple[str, ...] = (),
-    transactional: bool | str | os.PathLike[str] | None = None,
+    transactional: Literal[False] | None = None,
 ) -> Callable[[F], F]: ...
+
+
+@overload
+def step(
+    *,
+    transactional: Literal[True] | str | os.PathLike[str],
+    name: str | None = None,
+    key: str | None = None,
+    retry: Retry | None = None,
+    timeout: float | None = None,
+    kind: str | None = None,
+    ignore: tuple[str, ...] = (),
+) -> Callable[[Callable[Concatenate[Any, P], R]], Callable[P, R]]: ...
 
 
 def step(function: Any = None, /, **options: Any) -> Any:
