@@ -146,12 +146,12 @@ class Worker:
             except EverstepError as error:  # the store may be back soon, and nothing is lost meanwhile
                 self._say("trouble", error=str(error), code=error.code)
                 self._bell.wait(LOOK_SECONDS)
-            if not self.jobs and (self.stopping or (until_idle and not busy)):
+            if not self.jobs and (self.stopping or (until_idle and not busy and not self._has_more())):
                 return
             self._bell.wait(self._nap())
 
     def _work(self, pool: ThreadPoolExecutor) -> bool:
-        """Whether there is, or will be by itself, something to do."""
+        """Look for work; gives whether there is any."""
         if self.stopping:
             return False
         self._look_after_others(pool)
@@ -160,7 +160,17 @@ class Worker:
         taken = self._store.keeper.claim(self.queues, flows.known(), free, list(self._left)) if free else []
         for claimed in self._suspects.choose(taken, bool(self.jobs), self._decline):
             self._begin(pool, claimed)
-        return bool(taken) or bool(self.jobs) or self._store.backend.next_ready(self.queues) is not None
+        return bool(taken) or bool(self.jobs)
+
+    def _has_more(self) -> bool:
+        """Whether something gets ready by itself that can be driven here."""
+        now, known = time.monotonic(), set(flows.known())
+        for place in [place for queue in self.queues for place in self._store.backend.places(queue)]:
+            if place.ready is not None and self._left.get(place.run, 0.0) - now <= LOOK_SECONDS:
+                row = self._store.backend.run(place.run)
+                if row is not None and row.workflow in known:
+                    return True
+        return False
 
     def _begin(self, pool: ThreadPoolExecutor, claimed: Claimed) -> None:
         if claimed.row is None:
