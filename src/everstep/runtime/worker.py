@@ -111,6 +111,7 @@ class Worker:
         self._bell = Bell()
         self._lock = threading.Lock()
         self._left: dict[str, float] = {}  # runs that cannot be driven here, and until when they are not asked for
+        self._unfit: dict[str, str] = {}  # schedules that cannot be fired, and why
         self._suspects = Suspects(max_deaths)
         self._looked = self._orphans = 0.0
         self._heard: int | None = None  # a signal that nobody was told of yet
@@ -268,13 +269,24 @@ class Worker:
         if freed:
             self._say("freed", runs=freed)
         self._give_back_unknown()
-        for fired in schedules.fire(self._store, clock.now_us()):
-            self._say("fired", schedule=fired.schedule, run=fired.run)
+        self._fire()
         if self._recover:
             self._wake(pool)
             if now - self._orphans >= ORPHANS_SECONDS:
                 self._orphans = now
                 self._adopt(pool)
+
+    def _fire(self) -> None:
+        """What schedules have due. One that cannot be fired is told of when that is new, not every second."""
+        unfit: dict[str, str] = {}
+        for fired in schedules.fire(self._store, clock.now_us()):
+            if fired.error is None:
+                self._say("fired", schedule=fired.schedule, run=fired.run)
+                continue
+            unfit[fired.schedule] = error = f"schedule {fired.schedule!r} cannot be fired: {fired.error}"
+            if self._unfit.get(fired.schedule) != error:
+                self._say("trouble", error=error, code=fired.error.code)
+        self._unfit = unfit
 
     def _carry_out_orders(self) -> None:
         """What was enqueued inside a transaction of somebody's own."""
