@@ -45,6 +45,12 @@ TABLE: dict[str, tuple[tuple[str, ...], str, str, str]] = {
     "answer": (("waits", "boss", "yes"), r"\A\Z", r"answered; everstep resume waits goes on with it", r"answered"),
     "pause": (("waits",), r"\A\Z", r"waits: waiting", r"waits: waiting"),
     "cancel": (("waits",), r"\A\Z", r"waits: cancelled", r"waits: cancelled"),
+    "enqueue": (("hello", *IMPORT, "--id", "q"), r"\Aq\n\Z", r"\Aenqueued in default\n\Z", r"\Aq\nenqueued in default\n\Z"),
+    "queues": ((), r"mail +0 +0 +0 +0 +3 at once", r"\A\Z", r"mail +0 +0 +0 +0 +3 at once"),
+    "limit": (("mail", "--rate", "10/60s"), r"\Amail: 3 at once, 10 in 1 min\n\Z", r"\A\Z", r"\Amail: 3 at once, 10 in 1 min\n\Z"),
+    "schedule": (("daily", "hello", "--cron", "0 0 * * *", *IMPORT), rf"\Adaily: next at {ISO}\n\Z", r"\A\Z", r"daily: next at "),
+    "schedules": ((), rf"nightly +hello +0 3 \* \* \* +Europe/Berlin +{ISO} +once +default", r"\A\Z", r"nightly +hello "),
+    "unschedule": (("nightly",), r"\A\Z", r"\Aforgot nightly\n\Z", r"forgot nightly"),
     "checkpoint": (("loop", "--state", "state.json"), r"\Aloop@7\n\Z", r"\A\Z", r"\Aloop@7\n\Z"),
     "restore": (("alternative",), r'"topic": "coffee"', r"\A\Z", r'"topic": "coffee"'),
     "tag": (("loop@2", "early"), r"\A\Z", r"loop@early is loop@2", r"loop@early is loop@2"),
@@ -64,10 +70,13 @@ ENDS = {"resume": 1, "doctor": 6}
 
 def prepare(shop: Shop) -> None:
     (shop.folder / "state.json").write_text('{"n": 1}')
+    with shop.open() as store:
+        store.limit("mail", concurrency=3)
+        store.schedule("nightly", "hello", cron="0 3 * * *", zone="Europe/Berlin")
 
 
 def test_every_command_is_in_the_table_or_has_a_file_of_its_own() -> None:
-    own = {name for name in ("demo", "shell") if Path(__file__).with_name(f"test_{name}.py").exists()}
+    own = {name for name in ("demo", "shell", "worker") if Path(__file__).with_name(f"test_{name}.py").exists()}
     assert set(COMMANDS) - own <= {*TABLE, "shell"}
     assert set(TABLE) <= set(COMMANDS)
 

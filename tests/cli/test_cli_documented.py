@@ -130,6 +130,8 @@ SAMPLES: list[tuple[str, str, tuple[str, ...], int]] = [
     ("answer", "answer", ("answer", "waits", "boss", "yes"), 0),
     ("pause", "pause", ("pause", "waits"), 0),
     ("cancel", "cancel", ("cancel", "waits"), 0),
+    ("enqueue", "enqueued", ("enqueue", "hello", *IMPORT), 0),
+    ("limit", "limit", ("limit", "mail", "--rate", "10/60s"), 0),
     ("restore", "restore", ("restore", "loop"), 0),
     ("restore", "restore", ("restore", "loop", "-o", "x.json"), 0),
     ("prune", "prune", ("prune", "--keep-last", "1", "--dry-run"), 0),
@@ -144,12 +146,17 @@ SAMPLES: list[tuple[str, str, tuple[str, ...], int]] = [
 ]
 SHAPES: list[tuple[str, str, tuple[str, ...]]] = [
     ("run", "fork", ("fork", "loop", "new")),
+    ("schedule", "schedule", ("schedule", "daily", "hello", "name=Ann", "--cron", "0 0 * * *", *IMPORT)),
     ("checkpoint", "checkpoint", ("show", "loop@3")),
     ("checkpoint", "checkpoint", ("tag", "loop@3", "t")),
     ("checkpoint", "checkpoint", ("checkpoint", "new", "--state", "s.json")),
 ]
-LISTS: list[tuple[str, str, tuple[str, ...]]] = [("gate", "gates", ("answer", "waits"))]
-FREE = {"error", "event", "config", "config_validate", "config_migrate", "codes", "demo"}
+LISTS: list[tuple[str, str, tuple[str, ...]]] = [
+    ("gate", "gates", ("answer", "waits")),
+    ("queue", "queues", ("queues",)),
+    ("schedule", "schedules", ("schedules",)),
+]
+FREE = {"error", "event", "worker_event", "unschedule", "config", "config_validate", "config_migrate", "codes", "demo"}
 
 
 def keys(text: str) -> dict[str, str]:
@@ -236,6 +243,9 @@ def test_json_has_the_documented_shape(shape: str, kind: str, args: tuple[str, .
 
 @pytest.mark.parametrize(("shape", "kind", "args"), LISTS)
 def test_json_is_a_list_of_the_documented_shape(shape: str, kind: str, args: tuple[str, ...], shop: Shop) -> None:
+    shop.call("enqueue", "hello", *IMPORT).ok()
+    shop.call("limit", "mail", "--rate", "10/60s").ok()
+    shop.call("schedule", "daily", "hello", "--cron", "0 0 * * *", *IMPORT).ok()
     called = shop.call(*args, "--json").ok()
     assert called.json["kind"] == kind
     assert called.data
@@ -250,6 +260,30 @@ def test_a_stream_of_events_has_the_documented_shape(shop: Shop) -> None:
         assert one.json["kind"] == "event"
         fits(one.data, keys(section("### event")), "event")
     assert len(called.lines) > 5
+
+
+def test_the_events_of_a_worker_have_the_documented_shape(shop: Shop) -> None:
+    for _ in range(2):
+        shop.call("enqueue", "broken", *IMPORT).ok()
+    called = shop.pipe("worker", "--until-idle", *IMPORT).ok()
+    names = set(re.findall(r"[a-z_]+", " ".join(re.findall(r"^\| ([a-z_, ]+) \| ", of("worker"), re.MULTILINE))))
+    for line in called.lines:
+        one = type(called)(0, line)
+        assert one.json["kind"] == "worker_event"
+        assert one.data["event"] in names
+        fits(one.data, keys(section("### worker_event")), "worker_event")
+    assert len(called.lines) == 6
+
+
+def test_a_run_in_a_queue_has_the_documented_place(shop: Shop) -> None:
+    shop.call("enqueue", "hello", "--id", "queued", "--key", "k", *IMPORT).ok()
+    fits(shop.json("show", "queued")["place"], keys(section("### place")), "place")
+    fits(shop.json("stats")["queues"][0], keys(section("### queue")), "queue")
+
+
+def test_a_schedule_that_is_forgotten_is_named(shop: Shop) -> None:
+    shop.call("schedule", "daily", "hello", "--cron", "0 0 * * *", *IMPORT).ok()
+    fits(shop.json("unschedule", "daily"), keys(of("unschedule")), "unschedule")
 
 
 def test_differences_of_a_validated_replay_have_their_keys(shop: Shop) -> None:
@@ -270,6 +304,7 @@ def test_every_kind_is_compared_with_the_document() -> None:
 NOISE = [
     (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", "<time>"), (r"\d+(\.\d+)? (ms|s|KB|MB|B)\b", "<size>"), (r"\b[0-9a-f]{64}\b", "<digest>"),
     (r'worker "[^"]*"', "<worker>"), (r"\d+(\.\d+)? times as much", "<times>"), (r"[ \t]+", " "),
+    (r'"w-\w+"', '"<worker>"'), (r'"seconds": [\d.]+', '"seconds": <seconds>'),
 ]  # fmt: skip
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import psycopg
@@ -29,69 +30,86 @@ CREATE TABLE IF NOT EXISTS everstep_runs (run bytea PRIMARY KEY, epoch bigint NO
 CREATE TABLE IF NOT EXISTS everstep_steps (run bytea, address text, epoch bigint NOT NULL, at bigint NOT NULL, content bytea NOT NULL,
     digest bytea NOT NULL, PRIMARY KEY (run, address))
 """
+_HOME = b"""
+SELECT quote_ident(n.nspname) || '.' FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+WHERE c.oid = to_regclass('everstep_runs')
+"""
 _ENTER = b"""
-INSERT INTO everstep_runs AS old VALUES (%s, %s, %s) ON CONFLICT (run) DO UPDATE SET epoch = excluded.epoch, at = excluded.at
+INSERT INTO {home}everstep_runs AS old VALUES (%s, %s, %s) ON CONFLICT (run) DO UPDATE SET epoch = excluded.epoch, at = excluded.at
 WHERE old.epoch <= excluded.epoch RETURNING epoch
 """
 _DELETE = b"""
-DELETE FROM everstep_steps USING unnest(%s::bytea[], %s::text[]) AS done (run, address)
-WHERE everstep_steps.run = done.run AND everstep_steps.address = done.address
+DELETE FROM {home}everstep_steps AS old USING unnest(%s::bytea[], %s::text[]) AS done (run, address)
+WHERE old.run = done.run AND old.address = done.address
 """
 _DURABLY = b"SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'"
-_FENCE = b"SELECT epoch, current_setting('everstep.step', true) FROM everstep_runs WHERE run = %s FOR SHARE"
+_FENCE = b"SELECT epoch, current_setting('everstep.step', true) FROM {home}everstep_runs WHERE run = %s FOR SHARE"
+_FIND = b"SELECT content, digest FROM {home}everstep_steps WHERE run = %s AND address = %s"
+_LOCK_FENCE = b"SELECT 1 FROM {home}everstep_runs WHERE run = %s FOR UPDATE"
+_ADDRESSES = b"SELECT address FROM {home}everstep_steps WHERE run = %s"
+_INSERT = b"INSERT INTO {home}everstep_steps VALUES (%s, %s, %s, %s, %s, %s)"
 
 
 class PostgresLedger:
-    """The ledger of one database."""
+    """The ledger of one database. `home` is the schema of its tables: a function may well change the search path."""
 
     def __init__(self, url: str):
         address = Address(url)
         self.url = address.url
         self.done: deque[tuple[bytes, str]] = deque()
         self.lender = Lender(address)
+        self.home = b""
 
-    def enter(self, run: bytes, name: str, epoch: int, recorded: Callable[[str], bool]) -> None:
+    def ask(self, connection: GuardedConnection, query: bytes, values: tuple[Any, ...]) -> psycopg.Cursor[tuple[Any, ...]]:
+        return own(connection, query.replace(b"{home}", self.home), values)
+
+    def delete(self, connection: GuardedConnection, rows: Rows) -> None:
+        if rows:
+            self.ask(connection, _DELETE, ([run for run, _ in rows], [address for _, address in rows]))
+
+    def rest(self) -> None:
+        self.lender.close()
+
+    @contextmanager
+    def bare(self) -> Iterator[GuardedConnection]:
         connection = self.lender.begin()
         try:
-            _make_tables(connection)
-            own(connection, _DURABLY)
-            if own(connection, _ENTER, (run, epoch, clock.now_us())).fetchone() is None:
-                raise overtaken(name, epoch)
-            rows = own(connection, b"SELECT address FROM everstep_steps WHERE run = %s", (run,)).fetchall()
-            _delete(connection, [(run, address) for (address,) in rows if recorded(address)])
+            yield connection
             own(connection, b"COMMIT")
         except BaseException:
             self.lender.undo(connection, abandoned=False)
             raise
         self.lender.give(connection)
+
+    def enter(self, run: bytes, name: str, epoch: int, recorded: Callable[[str], bool]) -> None:
+        with self.bare() as connection:
+            self.home = _made_tables(connection)
+            own(connection, _DURABLY)
+            if self.ask(connection, _ENTER, (run, epoch, clock.now_us())).fetchone() is None:
+                raise overtaken(name, epoch)
+            rows = self.ask(connection, _ADDRESSES, (run,)).fetchall()
+            self.delete(connection, [(run, address) for (address,) in rows if recorded(address)])
 
     def begin(self, run: bytes, name: str, epoch: int, address: str) -> PostgresSession:
         connection = self.lender.begin()
         try:
-            found = own(
-                connection, b"SELECT content, digest FROM everstep_steps WHERE run = %s AND address = %s", (run, address)
-            ).fetchone()
+            found = self.ask(connection, _FIND, (run, address)).fetchone()
         except BaseException:
             self.lender.undo(connection, abandoned=False)
             raise
-        return PostgresSession(self.lender, connection, (run, name, epoch, address), found)
+        return PostgresSession(self, connection, (run, name, epoch, address), found)
 
     def clear(self, done: Rows) -> None:
-        connection = self.lender.begin()
-        try:
-            _delete(connection, done)
-            own(connection, b"COMMIT")
-        except BaseException:
-            self.lender.undo(connection, abandoned=False)
-            raise
-        self.lender.give(connection)
+        with self.bare() as connection:
+            self.delete(connection, done)
 
 
 class PostgresSession:
     """The transaction of one step."""
 
-    def __init__(self, lender: Lender, connection: GuardedConnection, about: tuple[bytes, str, int, str], kept: Any):
-        self._lender = lender
+    def __init__(self, ledger: PostgresLedger, connection: GuardedConnection, about: tuple[bytes, str, int, str], kept: Any):
+        self._ledger = ledger
+        self._lender = ledger.lender
         self._about = about
         self.connection = connection
         self.kept: tuple[bytes, bytes] | None = kept
@@ -126,14 +144,13 @@ class PostgresSession:
             raise Undone(ended() if not connection.closed else psycopg.OperationalError("the connection was lost in the step"))
         try:
             own(connection, _DURABLY)
-            fence = own(connection, _FENCE, (run,)).fetchone()
+            fence = self._ledger.ask(connection, _FENCE, (run,)).fetchone()
             if fence is not None and fence[1] != connection.mark:
                 raise Undone(ended())
             if fence is None or fence[0] != epoch:
                 raise overtaken(name, epoch)
-            _delete(connection, done)
-            values = (run, address, epoch, clock.now_us(), content, digest)
-            own(connection, b"INSERT INTO everstep_steps VALUES (%s, %s, %s, %s, %s, %s)", values)
+            self._ledger.delete(connection, done)
+            self._ledger.ask(connection, _INSERT, (run, address, epoch, clock.now_us(), content, digest))
         except psycopg.Error as error:
             raise Undone(error) from error
 
@@ -154,8 +171,8 @@ class PostgresSession:
         run, _, _, address = self._about
         connection = self._lender.begin()
         try:
-            own(connection, b"SELECT 1 FROM everstep_runs WHERE run = %s FOR UPDATE", (run,))
-            return own(connection, b"SELECT 1 FROM everstep_steps WHERE run = %s AND address = %s", (run, address)).fetchone() is not None
+            self._ledger.ask(connection, _LOCK_FENCE, (run,))
+            return self._ledger.ask(connection, _FIND, (run, address)).fetchone() is not None
         finally:
             self._lender.undo(connection, abandoned=False)
 
@@ -167,14 +184,12 @@ def overtaken(name: str, epoch: int) -> LostLease:
     return LostLease(f"run {name!r} was taken over: epoch {epoch} may not write in this database any more")
 
 
-def _make_tables(connection: GuardedConnection) -> None:
-    """Made by the first who comes; the others wait. Who may not make tables needs none of this where they are there."""
-    ((runs, steps),) = own(connection, b"SELECT to_regclass('everstep_runs')::text, to_regclass('everstep_steps')::text").fetchall()
-    if runs is None or steps is None:
+def _made_tables(connection: GuardedConnection) -> bytes:
+    """Where the tables are. Made by the first who comes, while others wait; who may not make tables needs none of this where they are there."""
+    found = own(connection, _HOME).fetchone()
+    if found is None:
         own(connection, b"SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
         own(connection, _TABLES)
-
-
-def _delete(connection: GuardedConnection, rows: Rows) -> None:
-    if rows:
-        own(connection, _DELETE, ([run for run, _ in rows], [address for _, address in rows]))
+        found = own(connection, _HOME).fetchone()
+    assert found is not None
+    return str(found[0]).encode()

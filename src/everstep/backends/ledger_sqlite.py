@@ -204,19 +204,30 @@ class SqliteLedger:
         finally:
             self._turn.release()
 
-    def enter(self, run: bytes, name: str, epoch: int, recorded: Callable[[str], bool]) -> None:
+    def rest(self) -> None:
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.end()
+
+    @contextmanager
+    def bare(self) -> Iterator[GuardedConnection]:
         connection = self.start()
         try:
+            yield connection
+        except BaseException:
+            self.undo(connection, abandoned=False)
+            raise
+        self.finish(connection)
+
+    def enter(self, run: bytes, name: str, epoch: int, recorded: Callable[[str], bool]) -> None:
+        with self.bare() as connection:
             for table in _TABLES:
                 connection.own(table)
             if not connection.own(_ENTER, (run, epoch, clock.now_us())):
                 raise overtaken(name, epoch)
             rows = connection.own("SELECT address FROM everstep_steps WHERE run = ?", (run,))
             _delete(connection, [(run, address) for (address,) in rows if recorded(address)])
-        except BaseException:
-            self.undo(connection, abandoned=False)
-            raise
-        self.finish(connection)
 
     def begin(self, run: bytes, name: str, epoch: int, address: str) -> SqliteSession:
         connection = self.start()
@@ -228,13 +239,8 @@ class SqliteLedger:
         return SqliteSession(self, connection, (run, name, epoch, address), found[0] if found else None)
 
     def clear(self, done: Rows) -> None:
-        connection = self.start()
-        try:
+        with self.bare() as connection:
             _delete(connection, done)
-        except BaseException:
-            self.undo(connection, abandoned=False)
-            raise
-        self.finish(connection)
 
 
 class SqliteSession:

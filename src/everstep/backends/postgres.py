@@ -45,8 +45,10 @@ class PostgresBackend:
 
     durable = True
 
-    def __init__(self, url: str, schema: str | None = None, *, create: bool = True, patience: float = PATIENCE_SECONDS) -> None:
-        self._address = Address(url, schema)
+    def __init__(
+        self, url: str, schema: str | None = None, *, namespace: str | None = None, create: bool = True, patience: float = PATIENCE_SECONDS
+    ) -> None:
+        self._address = Address(url, schema, namespace)
         self.url = self._address.url
         self._readers = Readers(self._address, patience, prepare(self._address, create))
         self._writer = Writer(self._address, os.urandom(1)[0] % BUCKETS, patience)
@@ -133,8 +135,8 @@ class PostgresBackend:
     def letters(self, run: str) -> list[Letter]:
         return [Letter(*row) for row in self._rows("letters", run)]
 
-    def due(self, now: int, limit: int | None = None) -> list[str]:
-        return [str(name) for (name,) in self._rows("due", now, limit)]
+    def due(self, now: int, limit: int | None = None, outside: bool = False) -> list[str]:
+        return [str(name) for (name,) in self._rows("due", now, outside, limit)]
 
     def feed(self, after: int, limit: int) -> list[tuple[int, Record]]:
         self._settle_feed()
@@ -161,6 +163,9 @@ class PostgresBackend:
         row = self._write(lambda connection, again: self._leases.acquire(connection, run, worker, again))
         assert isinstance(row, RunRow)
         return row
+
+    def introduce(self, worker: Worker) -> None:
+        self._write(lambda connection, _: self._leases.introduce(connection, worker))
 
     def holder(self, row: RunRow) -> Worker | None:
         found = self._rows("holder", row.worker) if row.worker is not None else []

@@ -16,7 +16,9 @@ from everstep.backends.postgres_connections import Address, execute
 from everstep.backends.postgres_errors import translated
 from everstep.backends.postgres_format import begin_new
 from everstep.backends.postgres_rows import Values, items_of, pack_ranges, record_values, run_values
+from everstep.backends.queues import Task, placed
 from everstep.backends.wreck import Entry
+from everstep.clock import clock
 from everstep.records import Base, Letter, Pruned, Record, RunRow, Tag, Tombstone, fact_check
 
 _AT_ONCE = 1000
@@ -29,6 +31,7 @@ class PostgresBuilder:
         self._address = Address(url)
         self._sql = self._address.load("rebuild")
         self._total = self._runs = 0
+        self._once: set[tuple[str, str]] = set()
         self._connection = self._address.connect(seconds=0)
         self._folder = tempfile.TemporaryDirectory(prefix="everstep-repair-")
         self.private = f"{self._folder.name}/copy"
@@ -51,7 +54,7 @@ class PostgresBuilder:
 
     def run(
         self, place: int, row: RunRow, records: Sequence[Record], tags: Iterable[Tag], letters: Iterable[Letter], mark: Pruned | None,
-        bases: Iterable[Base],
+        bases: Iterable[Base], task: Task | None = None,
     ) -> None:  # fmt: skip
         tags, letters, bases = list(tags), list(letters), list(bases)
         marks = [mark] if mark is not None else []
@@ -63,6 +66,10 @@ class PostgresBuilder:
         self._write("base", ((place, base.number, base.key, base.at, base.body, base.check) for base in bases))
         self._write("run_tag", ((tag, place) for tag in row.tags))
         self._write("run_meta", ((item, place) for item in items_of(row.meta)))
+        found = None if task is None else placed(row, letters, task, self._once, clock.now_us())
+        if found is not None:
+            kept = found.task
+            self._write("task", [(place, kept.queue, kept.priority, kept.key, kept.dedupe, found.ready, found.worker)])
         self._runs += 1
         checks = [
             row.check,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Protocol, runtime_checkable
 
 from everstep.backends.base import Commit
@@ -84,6 +85,12 @@ class Ledger(Protocol):
 
     def clear(self, done: Rows) -> None:
         """Remove rows of steps that the journal has."""
+
+    def rest(self) -> None:
+        """Let go of connections that lie idle."""
+
+    def bare(self) -> AbstractContextManager[Any]:
+        """A connection in a transaction that is committed at the end of the block, and knows nothing of runs."""
 
 
 def refuse_ends(query: object) -> None:

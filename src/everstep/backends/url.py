@@ -3,7 +3,7 @@
 None                          .everstep/store.db, searched upward from the working folder like .git, else made in it
 a path                        SQLite
 sqlite:///relative.db         SQLite; four slashes for an absolute path
-postgresql://user@host/base   PostgreSQL; ?schema=name chooses the schema
+postgresql://user@host/base   PostgreSQL; ?namespace=name or ?schema=name chooses the schema
 memory://                     a fresh store in memory; memory://name is shared by name within the process
 """
 

@@ -150,6 +150,10 @@ class Driver(Recorder):
 
     def _skip(self, ticket: Ticket) -> tuple[Any]:
         """An operator said that this step is not to be run."""
+        if ticket.options.transactional is not None:
+            from everstep.runtime import transactional
+
+            transactional.close_to_earlier(ticket)
         letter = self._letters.pop(f"skip:{ticket.address}")
         result = decode(unwrap(letter.body))
         ticket.started = clock.now_us()

@@ -7,6 +7,7 @@ attempt takes the result from the row. Decides nothing about retries: `steps` do
 
 from __future__ import annotations
 
+import inspect
 from contextlib import suppress
 from contextvars import ContextVar
 from hashlib import sha256
@@ -157,11 +158,7 @@ def _open_work(ticket: Ticket) -> Work:
     if place is True:
         backend: Any = run._store.backend
         return InStore(backend.transaction())
-    ledger, (row, _) = open_ledger(place), run._open()
-    if place not in run._entered:
-        ledger.enter(row.key, row.id, row.epoch, lambda address: _is_recorded(run, address))
-        run._entered.add(place)
-        cast("Host", run._store)._at_close(ledger.url, lambda: clear(ledger))
+    ledger, (row, _) = _entered(run, place), run._open()
     session = ledger.begin(row.key, row.id, row.epoch, ticket.address)
     try:
         return Beside(ledger, session, ticket)
@@ -170,12 +167,29 @@ def _open_work(ticket: Ticket) -> Work:
         raise
 
 
-def clear(ledger: Ledger) -> None:
+def _entered(run: Driver, place: str) -> Ledger:
+    """The ledger of a database, from now on closed to earlier attempts at this run."""
+    ledger, (row, _) = open_ledger(place), run._open()
+    if place not in run._entered:
+        ledger.enter(row.key, row.id, row.epoch, lambda address: _is_recorded(run, address))
+        run._entered.add(place)
+        cast("Host", run._store)._at_close(place, lambda: _tidy(ledger))
+    return ledger
+
+
+def close_to_earlier(ticket: Ticket) -> None:
+    """A step is not to be run: nor may an earlier attempt, that was stopped in the middle of it, still end it."""
+    if ticket.options.transactional is not True:
+        _entered(ticket.run, ticket.options.transactional)
+
+
+def _tidy(ledger: Ledger) -> None:
     """Remove the rows that may go. Best effort: one that stays is found by nobody, and goes when its run is driven again."""
     done = taken(ledger)
     if done:
         with suppress(Exception):
             ledger.clear(done)
+    ledger.rest()
 
 
 def _is_recorded(run: Driver, address: str) -> bool:
@@ -265,3 +279,18 @@ def _opened(ledger: Ledger, kept: tuple[bytes, bytes], ticket: Ticket) -> tuple[
     if body[2] != ticket.digest and body[2] and ticket.digest and address not in run._accept:
         raise NonDeterminism(run.id, address, show_input(body[3]), show_input(ticket.input), not run._mode.workflow)
     return body, Entry("step", packed, address, [(bytes(name), bytes(frame)) for name, frame in chunks])
+
+
+def call_bare(place: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What is left of a transactional step where nothing is recorded: its transaction."""
+    if place is True:
+        raise InvalidArgument("nothing is recorded here, so there is no database of the store", remedy=_WHERE)
+    if inspect.iscoroutinefunction(function):
+        return _acall_bare(open_ledger(place), function, args, kwargs)
+    with open_ledger(place).bare() as connection:
+        return function(connection, *args, **kwargs)
+
+
+async def _acall_bare(ledger: Ledger, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    with ledger.bare() as connection:
+        return await function(connection, *args, **kwargs)

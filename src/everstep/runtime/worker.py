@@ -141,13 +141,13 @@ class Worker:
             self._tell_of_signal()
             busy = True
             try:
-                busy = self._work(pool)
+                busy = self._work(pool) or (until_idle and self._has_more())
             except StoreClosed:
                 raise
             except EverstepError as error:  # the store may be back soon, and nothing is lost meanwhile
                 self._say("trouble", error=str(error), code=error.code)
                 self._bell.wait(LOOK_SECONDS)
-            if not self.jobs and (self.stopping or (until_idle and not busy and not self._has_more())):
+            if not self.jobs and (self.stopping or (until_idle and not busy)):
                 return
             self._bell.wait(self._nap())
 
@@ -155,12 +155,12 @@ class Worker:
         """Look for work; gives whether there is any."""
         if self.stopping:
             return False
-        self._look_after_others(pool)
-        self._carry_out_orders()
         free = 0 if self._suspects.one_is_alone(self._store.backend, self.jobs) else self.concurrency - len(self.jobs)
         taken = self._store.keeper.claim(self.queues, flows.known(), free, list(self._left)) if free else []
         for claimed in self._suspects.choose(taken, bool(self.jobs), self._decline):
             self._begin(pool, claimed)
+        self._carry_out_orders()  # after that: what is wrong with an order or a schedule keeps nobody from working
+        self._look_after_others(pool)
         return bool(taken) or bool(self.jobs)
 
     def _has_more(self) -> bool:
@@ -303,16 +303,20 @@ class Worker:
 
     def _wake(self, pool: ThreadPoolExecutor) -> None:
         """Runs that wait outside of queues and whose time has come: children of others, and what a program started and left."""
-        for run in operate.due(self._store, None):
+        for run in operate.due(self._store, self.concurrency, outside=True):
             row = self._store.backend.run(run)
-            if row is not None and self._store.backend.place(run) is None:
+            if row is not None:
                 self._resume(pool, row)
 
     def _adopt(self, pool: ThreadPoolExecutor) -> None:
         """Runs outside of queues whose process died."""
         backend = self._store.backend
+        held = {row.worker: row for _, row in backend.runs(Query(status=Status.RUNNING.value)) if row.worker is not None}
+        dead = {worker for worker, row in held.items() if backend.holder(row) is None}
+        if not dead:
+            return
         for _, row in backend.runs(Query(status=Status.RUNNING.value)):
-            if row.worker is not None and backend.holder(row) is None and backend.place(row.id) is None:
+            if row.worker in dead and backend.place(row.id) is None:
                 self._resume(pool, row)
 
     def _resume(self, pool: ThreadPoolExecutor, row: RunRow) -> None:

@@ -6,13 +6,13 @@ nothing here can lead to a second history.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from everstep.backends.base import Backend, Commit, Query
 from everstep.backends.queues import Place, Task, settled, task_of
 from everstep.errors import Conflict, Damaged, LostLease
-from everstep.records import Kind, Letter, RunRow, Status
+from everstep.records import Kind, Letter, Record, RunRow, Status
 from everstep.store.journal import said_in
 
 _LOOKS = 5
@@ -77,24 +77,24 @@ def standing(backend: Backend, run: str) -> Standing | None:
         row = backend.run(run)
         if row is None or row.digest() != row.check:
             return None
-        task = _task(backend, row)
+        task = task_in(backend.records(run, 1, 1))
         letters, place = backend.letters(run), backend.place(run)
-        reopened = task is not None and place is None and _has_ended_before(backend, row)
+        reopened = task is not None and place is None and has_ended(backend.records(run, 1, row.head_seq, [Kind.STATUS.value]))
         now = backend.run(run)
         if now is not None and now.check == row.check and backend.letters(run) == letters:
             return Standing(row, letters, task, place, reopened)
     return None
 
 
-def _task(backend: Backend, row: RunRow) -> Task | None:
-    first = backend.records(row.id, 1, 1)
-    return task_of(said_in(first[0])) if first and first[0].kind == Kind.START else None
+def task_in(records: Sequence[Record]) -> Task | None:
+    """What the first record of a run says about its queue; `records` begin with it, if it is there."""
+    return task_of(said_in(records[0])) if records and records[0].kind == Kind.START else None
 
 
-def _has_ended_before(backend: Backend, row: RunRow) -> bool:
-    """Whether the run ended once and was opened again; whoever did that drives it, unless it was put into the queue anew."""
-    for record in backend.records(row.id, 1, row.head_seq, [Kind.STATUS.value]):
-        said = said_in(record)
+def has_ended(records: Iterable[Record]) -> bool:
+    """Whether a run has ended in these records. If it was opened again, whoever did that drives it, unless it was put into the queue anew."""
+    for record in records:
+        said = said_in(record) if record.kind == Kind.STATUS else {}
         if said.get("status") in _OVER and said.get("retry_at") is None:
             return True
     return False

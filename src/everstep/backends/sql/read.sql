@@ -75,6 +75,7 @@ SELECT key, name, due, at, body, "check" FROM letters WHERE run = ? ORDER BY nam
 SELECT runs.id FROM letters INDEXED BY letters_due CROSS JOIN runs ON runs.pk = letters.run
 WHERE letters.due <= ? AND runs.status IN ('waiting', 'failed')
     AND NOT EXISTS (SELECT 1 FROM letters AS others WHERE others.run = letters.run AND others.name = 'pause')
+    AND NOT (? AND EXISTS (SELECT 1 FROM tasks WHERE tasks.run = letters.run))
 GROUP BY runs.pk ORDER BY min(letters.due), runs.pk LIMIT ?
 
 -- name: feed_newest

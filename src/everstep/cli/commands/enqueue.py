@@ -44,14 +44,15 @@ def command(
     args, named = arguments_of(arguments, _OPTIONS)
     with app.open(create=True) as store:
         made = store.enqueue(flow, *args, id=run_id, **options, **named)
+        words = _words(made, options)
         if wait:
-            app.out.say(f"{made.id}: {_words(made, options)}")
+            app.out.say(f"{made.id}: {words}")
             return outcome.tell(app, _ended(app, made))
     if app.out.as_json:
         app.out.data("enqueued", {"run": made.id, "queue": made.queue, "new": made.new})
         return 0
     app.out.line(made.id)
-    app.out.say(_words(made, options), "dim")
+    app.out.say(words, "dim")
     return 0
 
 

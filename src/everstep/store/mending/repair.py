@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 
+from everstep.backends.queues import LIMITS
 from everstep.backends.url import open_builder, open_wreck, shown
 from everstep.backends.wreck import Builder, Entry, Feed, Summary, Wreck
 from everstep.clock import clock
@@ -19,7 +20,9 @@ from everstep.records import ZERO, Tombstone, fact_check, shift
 from everstep.store.mending.bits import Checked, Healer
 from everstep.store.mending.found import Finder, Found
 from everstep.store.mending.losses import Loss, Repaired
+from everstep.store.places import has_ended, task_in
 
+_KEPT = ("retention", LIMITS)
 _MOST_UNKNOWN = 10_000  # places in a row that nothing tells of: what comes after more than that is a damaged number
 
 
@@ -75,7 +78,7 @@ class _Repair:
             raise NotAStore(f"{self.out.source}: nothing of an Everstep store proves itself in it")
         for name, value in self.wreck.facts(deep).items():
             self._total = shift(self._total, (), [fact_check(name, value)])
-            if name.startswith("retention"):  # others tell of the old store: when it was verified, when it was cleaned
+            if name.startswith(_KEPT):  # others tell of the old store: when it was verified, when it was cleaned
                 self.builder.fact(name, value)
         self._bury(max(places, default=0), deep)
         self._tell_of_the_store()
@@ -121,7 +124,8 @@ class _Repair:
 
     def _write(self, place: int, found: Found, finder: Finder) -> None:
         remains = found.remains
-        self.builder.run(place, remains.row, remains.chain, remains.tags, remains.letters, remains.mark, remains.bases)
+        task = None if has_ended(remains.chain) else task_in(remains.chain)
+        self.builder.run(place, remains.row, remains.chain, remains.tags, remains.letters, remains.mark, remains.bases, task)
         self._chunks(found, finder)
         self._heads[place] = remains.row.head_seq
         self.out.runs += 1
@@ -181,7 +185,11 @@ class _Repair:
             lost.append(Loss(None, "manifest", "it cannot be read: nobody can tell whether a run, tag or letter has vanished"))
         elif told.total != self._total:
             lost.append(
-                Loss(None, "manifest", "more stood in the store than was found: a tag, a letter, a retention or a newer row of a run")
+                Loss(
+                    None,
+                    "manifest",
+                    "more stood in the store than was found: a tag, a letter, a retention, the limits of a queue or a newer row of a run",
+                )
             )
 
 

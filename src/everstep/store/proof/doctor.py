@@ -178,7 +178,9 @@ class _Doctor:
                 driven = row.worker is not None and self._backend.holder(row) is not None
                 if row.worker is not None and not driven:
                     seen.stale.append(row.id)
-                if row.status == Status.RUNNING.value and not driven:
+                if (
+                    row.status == Status.RUNNING.value and not driven and self._backend.place(row.id) is None
+                ):  # else a worker goes on with it
                     seen.left.append(row.id)
             seen.runs = sorted([*seen.runs, *rows], key=lambda pair: -pair[1].stored)[:_AT_ONCE]
             if len(rows) < _AT_ONCE:
@@ -190,7 +192,8 @@ class _Doctor:
             late = depth.oldest is not None and self._now - depth.oldest > _IDLE_MINUTES * 60_000_000
             busy = depth.running or any(minute[0] for minute in depth.minutes)
             if late and not busy and Limits.parse(self._backend.fact(LIMITS + depth.queue)).rate is None:
-                said = f"{depth.ready:,} runs are ready in queue {depth.queue!r}, and none was taken in {_IDLE_MINUTES} minutes"
+                ready = "1 run is" if depth.ready == 1 else f"{depth.ready:,} runs are"
+                said = f"{ready} ready in queue {depth.queue!r}, and none was taken in {_IDLE_MINUTES} minutes"
                 yield Finding(
                     "warn",
                     "queues",

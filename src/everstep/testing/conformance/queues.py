@@ -132,6 +132,16 @@ class QueuesSuite(Suite):
         self.end(backend, taken, "waiting")
         assert self.claimed(backend) == [row.id]
 
+    def test_what_is_due_outside_of_queues_is_told_apart(self, backend: Backend) -> None:
+        row = self.enqueue(backend, "inside")
+        (taken,) = self.claim(backend)
+        waiting = self.end(backend, self.begin(backend, taken), "waiting")
+        backend.post(new_letter(waiting, "answer:a", 1), row.id)
+        plain = self.create(backend, "outside", status="waiting")
+        backend.post(new_letter(plain, "answer:a", 2), plain.id)
+        assert backend.due(10) == ["inside", "outside"]
+        assert backend.due(10, outside=True) == ["outside"]
+
     def test_a_failed_run_is_given_again_for_its_retry_alone(self, backend: Backend) -> None:
         row = self.enqueue(backend)
         (taken,) = self.claim(backend)

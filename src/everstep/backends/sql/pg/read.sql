@@ -58,6 +58,7 @@ SELECT key, name, due, at, body, "check" FROM {schema}.letters WHERE run = (SELE
 SELECT r.id FROM (SELECT run, min(due) AS due FROM {schema}.letters WHERE due <= %s GROUP BY run) l JOIN {schema}.runs r ON r.pk = l.run
 WHERE r.status IN ('waiting', 'failed')
     AND NOT EXISTS (SELECT 1 FROM {schema}.letters p WHERE p.run = l.run AND p.name = 'pause')
+    AND NOT (%s AND EXISTS (SELECT 1 FROM {schema}.tasks t WHERE t.run = l.run))
 ORDER BY l.due, r.pk LIMIT %s
 
 -- name: settle_feed

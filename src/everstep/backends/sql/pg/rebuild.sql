@@ -17,6 +17,10 @@ INSERT INTO {schema}.tags (run, name, number, at, key, "check") VALUES (%s, %s, 
 -- A letter.
 INSERT INTO {schema}.letters (run, name, due, at, key, body, "check") VALUES (%s, %s, %s, %s, %s, %s, %s)
 
+-- name: task
+-- The place of a run in a queue.
+INSERT INTO {schema}.tasks (run, queue, priority, key, dedupe, ready, worker, deaths, seen) VALUES (%s, %s, %s, %s, %s, %s, %s, 0, 0)
+
 -- name: mark
 -- The prune mark of a run.
 INSERT INTO {schema}.pruned (run, key, ranges, freed, at, numbers, "check") VALUES (%s, %s, %s, %s, %s, %s, %s)
