@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal, cast, get_args
@@ -17,7 +18,7 @@ from everstep.backends.queues import Task
 from everstep.clock import clock
 from everstep.codec.frame import unwrap
 from everstep.codec.values import decode, encode
-from everstep.errors import Damaged, InvalidArgument, NotFound, RunExists
+from everstep.errors import Damaged, EverstepError, InvalidArgument, NotFound, RunExists, StoreError
 from everstep.ids import check_tag
 from everstep.runtime import enqueue as queueing
 from everstep.runtime import workflow as flows
@@ -48,27 +49,40 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class Fired:
-    """A run that was enqueued by a schedule."""
+    """A run that was enqueued by a schedule, or why none could be."""
 
     schedule: str
-    run: str
+    run: str = ""
+    error: EverstepError | None = None
 
 
 def schedule(
     store: Host, name: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], cron: str, zone: str, missed: Missed, task: Task
 ) -> Schedule:
-    """Remember a schedule, or change the one of that name. Its first time is the next one from now on."""
+    """Remember a schedule, or change the one of that name. Its first time is the next one from now on; one that had the same times goes on with
+    them: a program that says at its start what its schedules are forgets nothing that came while it was away."""
     check_tag(name)
     if missed not in get_args(Missed):
         raise InvalidArgument(f"missed={missed!r:.60} is no choice", remedy=f"Use {', '.join(get_args(Missed))}.")
     order = queueing.order_of(store, function, args, kwargs, task, None)
     following = next(times(cron, zone, clock.now_us()))
+    before = _known(store, PREFIX + name)
+    if (before.get("cron"), before.get("zone")) == (cron, zone):
+        following = min(following, before["next"])
     said = {
         "workflow": order.name, "cron": cron, "zone": zone, "missed": missed, "task": asdict(order.task), "next": following,
         "input": b64encode(store.framer.wrap(encode([list(args), kwargs], "arguments"))).decode(),
     }  # fmt: skip
     store.backend.set_fact(PREFIX + name, json.dumps(said))
     return _parse(PREFIX + name, said)
+
+
+def _known(store: Host, name: str) -> dict[str, Any]:
+    """What is remembered under a name; nothing if that cannot be read, for it is about to be replaced."""
+    text = store.backend.fact(name)
+    with suppress(Damaged):
+        return _read(name, text) if text is not None else {}
+    return {}
 
 
 def unschedule(store: Host, name: str) -> None:
@@ -123,12 +137,17 @@ def times(cron: str, zone: str, after: int) -> Iterator[int]:
 
 
 def fire(store: Host, now: int) -> list[Fired]:
-    """Enqueue what is due."""
+    """Enqueue what is due. One that cannot be enqueued keeps no other from it."""
     fired: list[Fired] = []
     for name, text in store.backend.facts(PREFIX).items():
-        said = _read(name, text)
-        if said["next"] <= now:
-            fired += _fire(store, name, text, said, now)
+        try:
+            said = _read(name, text)
+            if said["next"] <= now:
+                fired += _fire(store, name, text, said, now)
+        except StoreError:
+            raise
+        except EverstepError as error:
+            fired.append(Fired(name.removeprefix(PREFIX), error=error))
     return fired
 
 

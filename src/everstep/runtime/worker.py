@@ -111,6 +111,7 @@ class Worker:
         self._bell = Bell()
         self._lock = threading.Lock()
         self._left: dict[str, float] = {}  # runs that cannot be driven here, and until when they are not asked for
+        self._unfit: dict[str, str] = {}  # schedules that cannot be fired, and why
         self._suspects = Suspects(max_deaths)
         self._looked = self._orphans = 0.0
         self._heard: int | None = None  # a signal that nobody was told of yet
@@ -140,7 +141,7 @@ class Worker:
             self._tell_of_signal()
             busy = True
             try:
-                busy = self._work(pool, until_idle)
+                busy = self._work(pool) or (until_idle and self._has_more())
             except StoreClosed:
                 raise
             except EverstepError as error:  # the store may be back soon, and nothing is lost meanwhile
@@ -150,8 +151,8 @@ class Worker:
                 return
             self._bell.wait(self._nap())
 
-    def _work(self, pool: ThreadPoolExecutor, asked: bool) -> bool:
-        """Whether there is, or will be by itself, something to do; True where nobody asked."""
+    def _work(self, pool: ThreadPoolExecutor) -> bool:
+        """Look for work; gives whether there is any."""
         if self.stopping:
             return False
         free = 0 if self._suspects.one_is_alone(self._store.backend, self.jobs) else self.concurrency - len(self.jobs)
@@ -160,7 +161,17 @@ class Worker:
             self._begin(pool, claimed)
         self._carry_out_orders()  # after that: what is wrong with an order or a schedule keeps nobody from working
         self._look_after_others(pool)
-        return not asked or bool(taken) or bool(self.jobs) or self._store.backend.next_ready(self.queues) is not None
+        return bool(taken) or bool(self.jobs)
+
+    def _has_more(self) -> bool:
+        """Whether something gets ready by itself that can be driven here."""
+        now, known = time.monotonic(), set(flows.known())
+        for place in [place for queue in self.queues for place in self._store.backend.places(queue)]:
+            if place.ready is not None and self._left.get(place.run, 0.0) - now <= LOOK_SECONDS:
+                row = self._store.backend.run(place.run)
+                if row is not None and row.workflow in known:
+                    return True
+        return False
 
     def _begin(self, pool: ThreadPoolExecutor, claimed: Claimed) -> None:
         if claimed.row is None:
@@ -258,13 +269,24 @@ class Worker:
         if freed:
             self._say("freed", runs=freed)
         self._give_back_unknown()
-        for fired in schedules.fire(self._store, clock.now_us()):
-            self._say("fired", schedule=fired.schedule, run=fired.run)
+        self._fire()
         if self._recover:
             self._wake(pool)
             if now - self._orphans >= ORPHANS_SECONDS:
                 self._orphans = now
                 self._adopt(pool)
+
+    def _fire(self) -> None:
+        """What schedules have due. One that cannot be fired is told of when that is new, not every second."""
+        unfit: dict[str, str] = {}
+        for fired in schedules.fire(self._store, clock.now_us()):
+            if fired.error is None:
+                self._say("fired", schedule=fired.schedule, run=fired.run)
+                continue
+            unfit[fired.schedule] = error = f"schedule {fired.schedule!r} cannot be fired: {fired.error}"
+            if self._unfit.get(fired.schedule) != error:
+                self._say("trouble", error=error, code=fired.error.code)
+        self._unfit = unfit
 
     def _carry_out_orders(self) -> None:
         """What was enqueued inside a transaction of somebody's own."""
