@@ -99,17 +99,17 @@ def test_queues_tell_what_waits_and_what_happened(empty: Shop) -> None:
         empty.call("enqueue", "hello", *IMPORT, "--id", f"h{n}").ok()
     empty.call("enqueue", "broken", *IMPORT, "--id", "b").ok()
     empty.call("enqueue", "order", "tea", *IMPORT, "--id", "o").ok()
-    empty.call("enqueue", "hello", *IMPORT, "--delay", "1h").ok()
-    (found,) = empty.json("queues")
-    assert (found["queue"], found["ready"], found["later"], found["waiting"], found["running"]) == ("default", 5, 1, 0, 0)
+    empty.call("enqueue", "hello", *IMPORT, "--delay", "1h", "--queue", "other").ok()
+    found, other = empty.json("queues")
+    assert (found["queue"], found["ready"], found["later"], found["waiting"], found["running"]) == ("default", 5, 0, 0, 0)
+    assert (other["queue"], other["ready"], other["later"], other["oldest"]) == ("other", 0, 1, None)
     with empty.open() as store:
-        worker = store.worker(tell=lambda event: worker.stop() if worker.counts.taken == 5 and not worker.jobs else None)
-        worker.run()
-    (found,) = empty.json("queues")
-    assert (found["ready"], found["later"], found["waiting"], found["oldest"]) == (0, 1, 1, None)
+        store.worker().run(until_idle=True)
+    found = empty.json("queues")[0]
+    assert (found["ready"], found["later"], found["waiting"], found["oldest"]) == (0, 0, 1, None)
     assert found["lately"] == {"minutes": 5, "taken": 5, "ended": 3, "failed": 1, "taken_over": 0}
-    assert re.search(r"default +0 +1 +1 +0 +5 taken, 3 ended, 1 failed", empty.call("queues").ok().out)
-    assert re.search(r"queue default +1 later, 1 waiting; in 5 min 5 taken, 3 ended, 1 failed", empty.call("stats").ok().out)
+    assert re.search(r"default +0 +0 +1 +0 +5 taken, 3 ended, 1 failed", empty.call("queues").ok().out)
+    assert re.search(r"queue default +1 waiting; in 5 min 5 taken, 3 ended, 1 failed", empty.call("stats").ok().out)
 
 
 def test_a_limit_that_is_not_named_stays(empty: Shop) -> None:
