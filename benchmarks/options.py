@@ -43,6 +43,14 @@ class Options:
     verified_states: int = 3
     peer_turns: int = 1_000
     peer_rounds: int = 3
+    postgres_turns: int = 2_000
+    rate_settings: tuple[str, ...] = ("threads:1", "threads:16", "tasks:100")
+    rate_seconds: float = 1.0
+    rate_rounds: int = 2
+    finished_runs: int = 1_000_000
+    claims: int = 500
+    latencies: int = 100
+    take_overs: int = 5
 
 
 def full(folder: Path, peers: bool) -> Options:
@@ -80,4 +88,11 @@ def quick(folder: Path, peers: bool) -> Options:
         verified_states=1,
         peer_turns=200,
         peer_rounds=1,
+        postgres_turns=500,
+        rate_seconds=0.5,
+        rate_rounds=1,
+        finished_runs=100_000,
+        claims=200,
+        latencies=30,
+        take_overs=2,
     )

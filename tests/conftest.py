@@ -54,9 +54,9 @@ class Places:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Stores of every kind where the store and the runtime are tested; elsewhere those that need no server."""
+    """Stores of every kind where the store, the runtime and the upkeep are tested; elsewhere those that need no server."""
     if "places" in metafunc.fixturenames:
-        everywhere = Path(metafunc.definition.path).parent.name in ("store", "runtime", "queues")
+        everywhere = Path(metafunc.definition.path).parent.name in ("store", "runtime", "queues", "trust")
         metafunc.parametrize("places", ["memory", "sqlite", *(["postgres"] if everywhere else [])], indirect=True)
 
 

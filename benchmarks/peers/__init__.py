@@ -5,10 +5,13 @@ newest state. The laps are ended right after the save returned. Peers are import
 
 The peers of steps are the same with durable steps instead of states: each item is the result of one step of a workflow, and
 `resume` takes up that workflow after its process has died.
+
+The peers of throughput run many such workflows at once on one PostgreSQL server, on threads or asyncio tasks.
 """
 
 from __future__ import annotations
 
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from importlib import import_module
 from pathlib import Path
 from typing import Protocol, cast
@@ -32,6 +35,12 @@ STEP_LABELS = {
     "dbos_steps": "dbos workflow, SQLite",
 }
 
+RATE_LABELS = {
+    "everstep_postgres": "everstep",
+    "dbos_postgres": "dbos",
+    "langgraph_postgres": "langgraph PostgresSaver",
+}
+
 
 class Peer(Protocol):
     def run(self, items: list[Message], folder: Path, laps: Laps) -> None: ...
@@ -47,6 +56,32 @@ class StepPeer(Protocol):
     def resume(self, items: list[Message], folder: Path) -> int:
         """Nanoseconds from the workflow's first line to its last, when it runs again in a new process."""
         ...
+
+
+class Tallies(Protocol):
+    """Who counts."""
+
+    def step(self, name: str) -> bool:
+        """One more step of the workflow `name` is durable; whether to take another one."""
+        ...
+
+
+class Program(Protocol):
+    """A program that is up: its workflows are called by many at once."""
+
+    def talk(self, name: str, steps: int, tally: Tallies) -> None:
+        """One workflow from its start to its end, with so many steps."""
+        ...
+
+    async def talk_async(self, name: str, steps: int, tally: Tallies) -> None: ...
+
+
+class RatePeer(Protocol):
+    def opened(self, url: str, width: int) -> AbstractContextManager[Program]:
+        """A program that so many threads will use."""
+        ...
+
+    def opened_async(self, url: str, width: int) -> AbstractAsyncContextManager[Program]: ...
 
 
 def find(name: str) -> Peer:

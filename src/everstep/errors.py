@@ -43,7 +43,9 @@
     ├── StepTimeout         E606  a step took too long
     ├── DefinitionChanged   E607  the definition is no longer the one that the run began with
     ├── InvalidWorkflow     E608  a workflow document that makes no sense
-    └── WorkerDied          E609  one worker after the other died with this run
+    ├── TransactionEnded    E609  a transactional step ended its own transaction
+    ├── TransactionUnknown  E610  nobody knows whether the transaction of a step was committed
+    └── WorkerDied          E611  one worker after the other died with this run
     (BaseException)
     └── Suspended           E620  not an error: unwinds a program whose run stops here
         ├── Waiting         E621  the run waits for an answer or for a time
@@ -259,9 +261,9 @@ class NotAStore(StoreError):
     missing = False
 
     @classmethod
-    def nothing_at(cls, place: object) -> NotAStore:
+    def nothing_at(cls, place: object, remedy: str | None = None) -> NotAStore:
         """The error for a place where there is nothing at all: a store could be made there."""
-        error = cls(f"there is no store at {place}")
+        error = cls(f"there is no store at {place}", remedy=remedy)
         error.missing = True
         return error
 
@@ -475,10 +477,25 @@ class InvalidWorkflow(EverstepError):
         super().__init__(place + message, remedy=remedy)
 
 
+class TransactionEnded(EverstepError):
+    """The function of a transactional step ended its transaction by itself."""
+
+    code = "E609"
+    remedy = "Leave COMMIT, ROLLBACK and close to Everstep. To undo everything, raise an error; to undo a part, use a savepoint."
+
+
+class TransactionUnknown(EverstepError):
+    """It is unknown whether the transaction of a step was committed."""
+
+    code = "E610"
+    remedy = "Resume the run when the database answers again: it looks, and takes the result or runs the step."
+    written: Written = "unknown"
+
+
 class WorkerDied(EverstepError):
     """One worker after the other died while it drove this run."""
 
-    code = "E609"
+    code = "E611"
     remedy = "Look at what the step does that kills its process (memory, a crash in C code), then resume the run: store.resume(run_id)."
 
 

@@ -14,6 +14,7 @@ from conftest import Child, finish
 
 from everstep.backends.base import Commit, Query
 from everstep.backends.sqlite import SqliteBackend
+from everstep.backends.sqlite_format import FORMAT
 from everstep.errors import NewerFormat, NotAStore, StoreError
 from everstep.testing.rows import new_run, new_worker, next_commit
 
@@ -50,7 +51,7 @@ def test_a_store_says_what_it_is(tmp_path: Path) -> None:
     SqliteBackend(tmp_path / "s.db").close()
     with sqlite3.connect(tmp_path / "s.db") as database:
         assert database.execute("PRAGMA application_id").fetchone() == (0x45565354,)
-        assert database.execute("PRAGMA user_version").fetchone() == (3,)
+        assert database.execute("PRAGMA user_version").fetchone() == (FORMAT,)
         assert database.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
@@ -86,10 +87,10 @@ def test_a_newer_format_is_refused_and_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     SqliteBackend(path).close()
     with sqlite3.connect(path) as database:
-        database.execute("PRAGMA user_version = 4")
+        database.execute(f"PRAGMA user_version = {FORMAT + 1}")
     database.close()
     before = path.read_bytes()
-    with pytest.raises(NewerFormat, match="format 4"):
+    with pytest.raises(NewerFormat, match=f"format {FORMAT + 1}"):
         SqliteBackend(path)
     assert path.read_bytes() == before
 
@@ -100,9 +101,9 @@ def test_a_store_that_another_process_brings_to_a_newer_format_is_written_no_mor
     row = new_run()
     backend.commit(Commit(row, None))
     with sqlite3.connect(path) as database:
-        database.execute("PRAGMA user_version = 4")
+        database.execute(f"PRAGMA user_version = {FORMAT + 1}")
     database.close()
-    with pytest.raises(NewerFormat, match="format 4") as caught:
+    with pytest.raises(NewerFormat, match=f"format {FORMAT + 1}") as caught:
         backend.commit(next_commit(row))
     assert caught.value.written == "no"
     assert backend.run(row.id) == row

@@ -42,7 +42,7 @@ def test_every_pair_of_pages_is_exchanged_once(bench: Bench, monkeypatch: pytest
         ("an old file with no WAL", DETECTED, "RolledBack"),
         ("an old file with its own WAL", DETECTED, "RolledBack"),
         ("an old file with the new WAL", DETECTED, ""),
-        ("the new file with an old WAL", DETECTED, "RolledBack"),
+        ("the new file with an old WAL", DETECTED, ""),
         ("the WAL removed", DETECTED, "RolledBack"),
         ("an empty WAL", DETECTED, "RolledBack"),
         ("the WAL of another store", DETECTED, ""),

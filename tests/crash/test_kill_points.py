@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from random import Random
 
+import apsw
 import pytest
 from shim_helpers import shim_or_skip
 
@@ -138,7 +139,7 @@ def test_an_undisturbed_store_is_as_promised_and_all_of_the_program_was_done(pla
     assert str(judge(played)) == "as promised"
     done = {entry.what for entry in read_log(played / "log") if entry.at == "done"}
     assert done == {
-        "open", "run", "step", "checkpoint", "leave", "tag", "start", "answer", "end", "fork", "delete", "prune", "gc", "all",
+        "open", "run", "step", "checkpoint", "leave", "tag", "start", "answer", "end", "fork", "delete", "prune", "gc", "enqueue", "take", "all",
     }  # fmt: skip
     with everstep.open(played / "store" / "store.db") as store:
         assert store.backend.bases("loop")
@@ -169,6 +170,20 @@ def test_a_run_that_is_gone_or_back_is_found_out(played: Path) -> None:
     verdict = told(played)
     assert "missing: run 'fork'" in verdict
     assert "run 'gone' was deleted" in verdict
+
+
+def test_a_place_that_is_lost_or_left_behind_is_found_out(memory_folder: Path) -> None:
+    workload = Workload(memory_folder)
+    with workload.open() as store:
+        workload.enqueue(store, 0)
+    assert told(memory_folder) == "as promised"
+    done = Entry("done", "end", "job-1")
+    assert "wrong: run 'job-1' has ended and still has a place" in told(memory_folder, done)
+    connection = apsw.Connection(str(workload.path))
+    connection.execute("DELETE FROM tasks WHERE priority = 0")
+    connection.close()
+    assert told(memory_folder) == "lost: the place of 'job-1'"
+    assert "no place in queue 'jobs'" in str(judge(memory_folder, go_on=False))
 
 
 def test_what_was_refused_as_not_written_must_not_be_there(memory_folder: Path) -> None:

@@ -27,6 +27,7 @@ def test_every_example_has_a_test() -> None:
         "chat_loop.py",
         "durable_steps.py",
         "own_types.py",
+        "transactional_steps.py",
         "workflow_gate.py",
         "yaml_workflow.py",
     ]  # the agent and the YAML workflow have their tests with the others of their kind
@@ -42,6 +43,11 @@ def test_a_workflow_waits_for_a_person_and_survives_a_kill(tmp_path: Path) -> No
     out = run("workflow_gate.py", tmp_path)
     assert "2 steps kept, 2 steps run" in out
     assert "booked 4 things" in out
+
+
+def test_bills_are_paid_once_however_often_the_process_is_killed(tmp_path: Path) -> None:
+    out = run("transactional_steps.py", tmp_path)
+    assert "Done. 3 deaths, 10 bills. The accounts: {'us': 45, 'them': 55}" in out
 
 
 def test_the_chat_goes_on_where_it_stopped(tmp_path: Path) -> None:

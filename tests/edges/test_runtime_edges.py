@@ -425,15 +425,15 @@ def test_two_that_start_an_id_at_once_with_different_inputs_do_not_both_have_it(
     def echo(value: int) -> int:
         return value
 
-    real, other = store.open_row, [True]
+    real, other = store.first_commit, [True]
 
-    def open_row(*args: Any, **kwargs: Any) -> Any:
+    def first_commit(*args: Any, **kwargs: Any) -> Any:
         if other:
             other.clear()
             store.start(echo, 1, id="r")
         return real(*args, **kwargs)
 
-    monkeypatch.setattr(store, "open_row", open_row)
+    monkeypatch.setattr(store, "first_commit", first_commit)
     with pytest.raises(RunExists):
         store.start(echo, 2, id="r")
     assert store.resume("r").result == 1

@@ -20,7 +20,7 @@ from everstep.backends.sqlite import SqliteBackend
 from everstep.records import ZERO, shift
 
 HERE = Path(__file__).parent
-SCRIPTS = ["0001_schema", "0002_runtime", "0003_trust"]
+SCRIPTS = ["0001_schema", "0002_runtime", "0003_trust", "0004_queues"]
 """What each format adds to the one before it."""
 
 CHECKED = ["runs", "tags", "letters", "pruned", "bases", "tombstones", "facts"]
@@ -83,14 +83,14 @@ def _frozen_1() -> Frozen:
     return Frozen(1, heads, [(name, seq) for name, records in order for seq in range(1, records + 1)], 62, 6, [3])
 
 
-def _frozen_2() -> Frozen:
-    held = json.loads((HERE / "format-2.json").read_text())
+def _frozen(format: int) -> Frozen:
+    held = json.loads((HERE / f"format-{format}.json").read_text())
     heads = {name: (about["records"], about["head"]) for name, about in held["runs"].items()}
     store = held["store"]
-    return Frozen(2, heads, store["feed"], store["fed"], store["places"], store["missing"])
+    return Frozen(format, heads, store["feed"], store["fed"], store["places"], store["missing"])
 
 
-FROZEN = {frozen.format: frozen for frozen in (_frozen_1(), _frozen_2())}
+FROZEN = {frozen.format: frozen for frozen in (_frozen_1(), _frozen(2), _frozen(3))}
 
 
 def ask(path: Path, sql: str) -> list[Any]:

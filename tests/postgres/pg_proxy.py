@@ -5,6 +5,7 @@ from __future__ import annotations
 import select
 import socket
 import threading
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
@@ -41,7 +42,11 @@ class Proxy:
                 continue
             server = socket.socket(socket.AF_UNIX)
             server.connect(self._target)
-            threading.Thread(target=self._pass, args=(client, server), daemon=True).start()
+            threading.Thread(target=self._serve, args=(client, server), daemon=True).start()
+
+    def _serve(self, client: socket.socket, server: socket.socket) -> None:
+        with client, server, suppress(OSError):  # one that broke off has ended, and the other hears of it
+            self._pass(client, server)
 
     def _pass(self, client: socket.socket, server: socket.socket) -> None:
         """Bytes of the client that follow bytes of the server are a new request."""
@@ -67,8 +72,6 @@ class Proxy:
                     self.cut = None
                     break
                 client.sendall(data)
-        client.close()
-        server.close()
 
     def close(self) -> None:
         self._listener.close()

@@ -20,7 +20,7 @@ def note(what: Any) -> Any:
 
 
 @everstep.workflow
-def double(number: int) -> int:
+def queued_double(number: int) -> int:
     return int(note(number)) * 2
 
 
@@ -44,7 +44,7 @@ def third_time(name: str) -> int:
 
 @everstep.workflow
 def delegates(store_key: str, count: int) -> list[str]:
-    made = [stores[store_key].enqueue(double, number, queue="inner") for number in range(count)]
+    made = [stores[store_key].enqueue(queued_double, number, queue="inner") for number in range(count)]
     everstep.gate("boss", ask="Go on?")
     return [one.id for one in made]
 
@@ -58,10 +58,10 @@ def _nothing_ran() -> None:
 
 
 def test_a_run_that_was_enqueued_waits_and_can_be_looked_at(store: everstep.Store) -> None:
-    handle = store.enqueue(double, 4, queue="mail", priority=3, key="k", dedupe="d")
+    handle = store.enqueue(queued_double, 4, queue="mail", priority=3, key="k", dedupe="d")
     assert (handle.status, handle.new, handle.queue, str(handle)) == ("queued", True, "mail", handle.id)
     (info,) = store.runs(status="queued")
-    assert (info.id, info.workflow, info.meta) == (handle.id, "double", {"queue": "mail"})
+    assert (info.id, info.workflow, info.meta) == (handle.id, "queued_double", {"queue": "mail"})
     place = store.backend.place(handle.id)
     assert place is not None
     assert (place.task.queue, place.task.priority, place.task.key, place.task.dedupe) == ("mail", 3, "k", "d")
@@ -71,7 +71,7 @@ def test_a_run_that_was_enqueued_waits_and_can_be_looked_at(store: everstep.Stor
 
 def test_a_worker_drives_it_and_its_outcome_is_there(store: everstep.Store, work: Any) -> None:
     work(store)
-    outcome = store.enqueue(double, 4).wait(30)
+    outcome = store.enqueue(queued_double, 4).wait(30)
     assert (outcome.status, outcome.result) == ("succeeded", 8)
     assert store.queues()[0].minutes[0][:2] == [1, 1] or store.queues()[0].minutes[1][:2] == [1, 1]
 
@@ -86,32 +86,32 @@ def test_an_async_workflow_is_driven_too(store: everstep.Store, work: Any) -> No
 
 
 def test_the_same_id_and_input_is_the_same_run_and_another_input_is_refused(store: everstep.Store) -> None:
-    first = store.enqueue(double, 4, id="one")
-    again = store.enqueue(double, 4, id="one")
+    first = store.enqueue(queued_double, 4, id="one")
+    again = store.enqueue(queued_double, 4, id="one")
     assert (first.new, again.new, again.id) == (True, False, "one")
     with pytest.raises(RunExists):
-        store.enqueue(double, 5, id="one")
+        store.enqueue(queued_double, 5, id="one")
     with pytest.raises(RunExists):
         store.enqueue(ask_first, id="one")
 
 
 def test_a_double_gives_the_run_that_waits_until_that_has_ended(store: everstep.Store, work: Any) -> None:
-    first = store.enqueue(double, 4, dedupe="four")
-    second = store.enqueue(double, 5, dedupe="four")
+    first = store.enqueue(queued_double, 4, dedupe="four")
+    second = store.enqueue(queued_double, 5, dedupe="four")
     assert (second.id, second.new) == (first.id, False)
     work(store)
     first.wait(30)
-    third = store.enqueue(double, 5, dedupe="four")
+    third = store.enqueue(queued_double, 5, dedupe="four")
     assert third.new
     assert third.wait(30).result == 10
 
 
 def test_a_workflow_may_be_named_and_its_input_is_looked_at_by_who_has_it(store: everstep.Store, work: Any) -> None:
     work(store)
-    assert store.enqueue("double", 4).wait(30).result == 8
-    assert store.enqueue("double", 1, 2, 3).wait(30).status == "failed"
+    assert store.enqueue("queued_double", 4).wait(30).result == 8
+    assert store.enqueue("queued_double", 1, 2, 3).wait(30).status == "failed"
     with pytest.raises(InvalidArgument):
-        store.enqueue(double, 1, 2, 3)
+        store.enqueue(queued_double, 1, 2, 3)
 
 
 @pytest.mark.parametrize(
@@ -123,13 +123,13 @@ def test_a_workflow_may_be_named_and_its_input_is_looked_at_by_who_has_it(store:
 )  # fmt: skip
 def test_what_makes_no_sense_is_refused_and_leaves_nothing(store: everstep.Store, options: dict[str, Any]) -> None:
     with pytest.raises(InvalidArgument):
-        store.enqueue(double, 4, **options)
+        store.enqueue(queued_double, 4, **options)
     assert list(store.runs()) == []
 
 
 def test_a_delay_is_kept_and_others_go_past(store: everstep.Store, work: Any) -> None:
-    late = store.enqueue(double, 1, delay=timedelta(seconds=0.6), priority=9)
-    soon = store.enqueue(double, 2)
+    late = store.enqueue(queued_double, 1, delay=timedelta(seconds=0.6), priority=9)
+    soon = store.enqueue(queued_double, 2)
     work(store)
     assert soon.wait(30).result == 4
     assert late.status == "queued"
@@ -142,7 +142,7 @@ def test_a_run_that_waits_for_an_answer_goes_on_with_it(store: everstep.Store, w
     handle = store.enqueue(ask_first)
     while handle.status != "waiting":
         pass
-    assert store.enqueue(double, 4).wait(30).result == 8  # the only place of the worker is free meanwhile
+    assert store.enqueue(queued_double, 4).wait(30).result == 8  # the only place of the worker is free meanwhile
     store.answer(handle.id, "boss", "yes")
     assert handle.wait(30).result == "yes"
     assert worker.counts.waiting == 1
@@ -157,11 +157,11 @@ def test_a_failed_run_is_tried_again_as_its_retry_says(store: everstep.Store, wo
 
 
 def test_cancelling_and_pausing_a_run_that_waits_in_a_queue(store: everstep.Store, work: Any) -> None:
-    gone, held = store.enqueue(double, 1), store.enqueue(double, 2)
+    gone, held = store.enqueue(queued_double, 1), store.enqueue(queued_double, 2)
     store.cancel(gone.id)
     store.pause(held.id)
     work(store)
-    assert store.enqueue(double, 3).wait(30).result == 6
+    assert store.enqueue(queued_double, 3).wait(30).result == 6
     assert (gone.status, held.status, ran) == ("cancelled", "waiting", [3])
     assert store.resume(held.id).result == 4
 
@@ -174,7 +174,7 @@ def test_inside_a_run_it_is_a_step_and_is_not_done_again(store: everstep.Store, 
     assert len(inner) == 3
     store.answer("outer", "boss", "yes")
     assert sorted(store.resume("outer").result) == inner
-    assert len(list(store.runs(workflow="double"))) == 3
+    assert len(list(store.runs(workflow="queued_double"))) == 3
 
 
 def test_limits_are_set_read_and_taken_away(store: everstep.Store) -> None:
@@ -194,13 +194,13 @@ def test_a_worker_that_makes_no_sense_is_refused(store: everstep.Store) -> None:
 
 
 def test_a_worker_ends_by_itself_when_nothing_is_left(store: everstep.Store) -> None:
-    handles = [store.enqueue(double, number) for number in range(5)]
+    handles = [store.enqueue(queued_double, number) for number in range(5)]
     store.worker(concurrency=2).run(until_idle=True)
     assert [handle.status for handle in handles] == ["succeeded"] * 5
 
 
 def test_what_is_waited_for_and_not_there_says_so(store: everstep.Store) -> None:
-    handle = store.enqueue(double, 1)
+    handle = store.enqueue(queued_double, 1)
     store.delete(handle.id)
     assert handle.wait(0).status == "queued"
     with pytest.raises(NotFound):

@@ -15,7 +15,7 @@ from everstep.testing.postgres import Server
 
 
 @everstep.workflow
-def twice(number: int) -> int:
+def queued_twice(number: int) -> int:
     return number * 2
 
 
@@ -30,7 +30,7 @@ def test_in_a_sqlite_file_of_ones_own_it_happens_with_the_commit(store: everstep
     connection.execute("CREATE TABLE sales (n INTEGER)")
     work(store, orders_in=[file])
     connection.execute("INSERT INTO sales VALUES (1)")
-    handle = store.enqueue(twice, 4, connection=connection)
+    handle = store.enqueue(queued_twice, 4, connection=connection)
     assert handle.wait(0.3).status == "queued"
     connection.commit()
     assert handle.wait(30).result == 8
@@ -41,9 +41,9 @@ def test_in_a_sqlite_file_of_ones_own_it_happens_with_the_commit(store: everstep
 def test_what_is_taken_back_never_was(store: everstep.Store, tmp_path: Path) -> None:
     file = tmp_path / "app.db"
     connection = sqlite3.connect(file)
-    lost = store.enqueue(twice, 4, connection=connection)
+    lost = store.enqueue(queued_twice, 4, connection=connection)
     connection.rollback()
-    kept = store.enqueue(twice, 5, connection=connection)
+    kept = store.enqueue(queued_twice, 5, connection=connection)
     connection.commit()
     store.worker(orders_in=[file, tmp_path / "nothing.db"]).run(until_idle=True)
     assert (lost.wait(0).status, kept.wait(0).result) == ("queued", 10)
@@ -55,7 +55,7 @@ def test_what_is_taken_back_never_was(store: everstep.Store, tmp_path: Path) -> 
 def test_an_order_that_is_carried_out_twice_makes_one_run(store: everstep.Store, tmp_path: Path) -> None:
     file = tmp_path / "app.db"
     connection = sqlite3.connect(file)
-    store.enqueue(twice, 4, id="one", connection=connection)
+    store.enqueue(queued_twice, 4, id="one", connection=connection)
     connection.execute("INSERT INTO everstep_orders (run, body, digest) SELECT run, body, digest FROM everstep_orders")
     connection.commit()
     store.worker(orders_in=[file]).run(until_idle=True)
@@ -66,11 +66,11 @@ def test_an_order_that_is_carried_out_twice_makes_one_run(store: everstep.Store,
 def test_orders_that_nothing_can_come_of_are_told_and_hold_up_nobody(store: everstep.Store, heard: list[Any], tmp_path: Path) -> None:
     file = tmp_path / "app.db"
     connection = sqlite3.connect(file)
-    store.enqueue(twice, 1, id="taken")
-    store.enqueue(twice, 2, id="taken", connection=connection)
-    store.enqueue(twice, 3, id="damaged", connection=connection)
+    store.enqueue(queued_twice, 1, id="taken")
+    store.enqueue(queued_twice, 2, id="taken", connection=connection)
+    store.enqueue(queued_twice, 3, id="damaged", connection=connection)
     connection.execute("UPDATE everstep_orders SET body = zeroblob(length(body)) WHERE run = 'damaged'")
-    store.enqueue(twice, 4, id="good", connection=connection)
+    store.enqueue(queued_twice, 4, id="good", connection=connection)
     connection.commit()
     store.worker(orders_in=[file], tell=heard.append).run(until_idle=True)
     assert {(said["run"], said["code"]) for said in heard if said["event"] == "refused"} == {("taken", "E203"), ("damaged", "E500")}
@@ -80,30 +80,28 @@ def test_orders_that_nothing_can_come_of_are_told_and_hold_up_nobody(store: ever
 
 def test_what_is_no_connection_is_refused(store: everstep.Store) -> None:
     with pytest.raises(InvalidArgument):
-        store.enqueue(twice, 4, connection=object())
+        store.enqueue(queued_twice, 4, connection=object())
     assert list(store.runs()) == []
 
 
-def test_in_the_database_of_the_store_it_happens_with_the_commit(place: str, database: str, work: Any) -> None:
-    with everstep.open(place) as store:
-        work(store)
-        with psycopg.connect(database) as connection:
-            connection.execute("CREATE TABLE IF NOT EXISTS sales (n integer)")
-            lost = store.enqueue(twice, 3, connection=connection)
-            connection.rollback()
-            handle = store.enqueue(twice, 4, connection=connection)
-            assert (handle.wait(0.3).status, handle.status) == ("queued", "queued")
-            connection.commit()
-        assert handle.wait(30).result == 8
+def test_in_the_database_of_the_store_it_happens_with_the_commit(place: str, database: str) -> None:
+    with everstep.open(place) as store, psycopg.connect(database) as connection:
+        lost = store.enqueue(queued_twice, 3, connection=connection)
+        connection.rollback()
+        handle = store.enqueue(queued_twice, 4, connection=connection)
+        store.worker().run(until_idle=True)
+        assert (handle.wait(0).status, handle.status) == ("queued", "queued")
+        connection.commit()
+        store.worker().run(until_idle=True)
+        assert handle.wait(0).result == 8
         assert lost.wait(0).status == "queued"
         assert store.backend.orders(10) == []
-        work(store).stop()
 
 
 def test_a_long_transaction_that_has_enqueued_holds_up_nobody(place: str, database: str, server: Server) -> None:
     with everstep.open(place) as store, everstep.open(place) as other, psycopg.connect(database) as connection:
-        store.enqueue(twice, 3, connection=connection)
-        assert other.start(twice, 4).result == 8
-        other.enqueue(twice, 5)
+        store.enqueue(queued_twice, 3, connection=connection)
+        assert other.start(queued_twice, 4).result == 8
+        other.enqueue(queued_twice, 5)
         other.worker().run(until_idle=True)
         connection.rollback()

@@ -10,10 +10,13 @@ from random import Random
 from typing import Any
 
 import everstep
+from everstep.backends.queues import Task
 from everstep.errors import Damaged, EverstepError, NotFound
 from everstep.store.mending.losses import Repaired
 from everstep.store.upkeep.retention import Retention
 from everstep.testing.faults.workload import eager
+from everstep.testing.queued import beginning, ending, enqueue, take
+from everstep.testing.rows import new_worker
 
 SUFFIXES = ("", "-wal", "-seen")
 
@@ -42,7 +45,7 @@ report: Any = everstep.workflow(_report, name="tests.repair.report", version=1)
 
 
 def fill(store: everstep.Store) -> None:
-    """Loops over bases and deltas, workflows that have ended and that wait, a fork, tags, letters, a pruned and a deleted run."""
+    """Loops over bases and deltas, workflows that have ended and that wait, a fork, tags, letters, a pruned and a deleted run, and runs in a queue."""
     with store.run("loop", tags=["prod"], note="a loop", meta={"who": "me"}, session="monday") as run:
         run.state["lines"] = [text(i, 300) for i in range(60)]
         for n in range(1, 24):
@@ -75,6 +78,14 @@ def fill(store: everstep.Store) -> None:
             run.checkpoint()
             run.state["j"] = i + 1
             run.checkpoint("second")
+    for name in ("taken", "done", "queued"):
+        enqueue(store.backend, name, Task("q", 1, "key", name), 3_600_000_000 if name == "queued" else 0)
+    taken, done = (claimed.row for claimed in take(store.backend, new_worker(0), 2))
+    assert taken is not None
+    assert done is not None
+    begun = beginning(done)
+    store.backend.commit(begun)
+    store.backend.commit(ending(begun.run))
 
 
 @dataclass

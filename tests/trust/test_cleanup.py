@@ -359,7 +359,7 @@ def test_a_damaged_run_does_not_keep_the_others_from_being_cleaned(store: everst
     bulky(store, clock, "ab")
     backend: Any = store.backend
     row = backend.run("a")
-    backend.sweep(row.family, list(backend.chunk_sizes(row.family)), 2**60)
+    backend.sweep(row.family, list(backend.chunk_sizes(row.family)), backend.manifest().writes)
     done = store.cleanup(Retention(keep_last=5, max_bytes=50_000))
     assert len(done.problems) == 2  # that nothing of it is pruned, and that nothing is freed
     assert {plan.run: bool(plan.dropped) for plan in done.pruned.runs} == {"a": False, "b": True}

@@ -121,7 +121,7 @@ def test_a_family_with_damage_is_left_alone_and_the_others_are_not(store: everst
     row = store.backend.run("r")
     assert row is not None
     reachable = Collector(store.backend, Pace(None, None))._mark(row.family)
-    store.backend.sweep(row.family, [min(reachable)], 2**60)
+    store.backend.sweep(row.family, [min(reachable)], store.backend.manifest().writes)
     before = fingerprint(store)[1][row.family]
     done = store.gc()
     assert fingerprint(store)[1][row.family] == before
@@ -259,7 +259,7 @@ def test_a_gc_that_ignores_what_was_written_meanwhile_is_caught(places: Any, mon
     """The canary: without the stamp, what a writer brings along between looking and sweeping is lost."""
     store, other = places.open(), places.open()
     sweep = store.backend.sweep
-    monkeypatch.setattr(store.backend, "sweep", lambda family, digests, stamp: sweep(family, digests, 2**60))
+    monkeypatch.setattr(store.backend, "sweep", lambda family, digests, _: sweep(family, digests, store.backend.manifest().writes))
     with other.run("r", state={"text": ""}) as run:
         for n in (0, 1, 2, 3, 4, 5, 6, 7):
             run.state["text"] = long_text(n % 3)

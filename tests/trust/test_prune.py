@@ -596,6 +596,12 @@ def damage_record(store: everstep.Store, run: str, seq: int) -> None:
 
 
 def execute(store: everstep.Store, sql: str, *values: Any) -> None:
+    """Change a store behind its back, in SQL for SQLite: in PostgreSQL a record is known by its run and seq."""
+    if store.url.startswith("postgresql://"):
+        from pg_damage import behind
+
+        behind(store.url, sql, *values)
+        return
     import apsw
 
     connection = apsw.Connection(store.url.removeprefix("sqlite:///"))
@@ -629,7 +635,7 @@ def test_nothing_goes_where_a_chunk_of_what_stays_is_gone(store: everstep.Store)
     row = store.backend.run("r")
     assert row is not None
     digest = min(family_reach(store.backend, row.family).of(contents_of(newest)))
-    store.backend.sweep(row.family, [digest], 2**60)
+    store.backend.sweep(row.family, [digest], store.backend.manifest().writes)
     with pytest.raises(DamagedChunk):
         family_reach(store.backend, row.family).of(contents_of(newest))
     plan = store.prune(Retention(keep_last=1))

@@ -133,8 +133,9 @@ class Backend(Upkeep, Queues, Protocol):
     def letters(self, run: str) -> list[Letter]:
         """All letters of a run, by name; none for a run that is not there."""
 
-    def due(self, now: int, limit: int | None = None) -> list[str]:
-        """Ids of the runs to wake: status waiting or failed, a letter with `due` <= `now`, and none named "pause".
+    def due(self, now: int, limit: int | None = None, outside: bool = False) -> list[str]:
+        """Ids of the runs to wake: status waiting or failed, a letter with `due` <= `now`, and none named "pause"; with `outside`, only those that
+        have no place in a queue.
 
         The one with the earliest such letter first; where two are equal, the one that was created first.
         """
@@ -155,6 +156,9 @@ class Backend(Upkeep, Queues, Protocol):
         Refused with `LeaseHeld` while another worker, or this one, holds it alive; a holder whose process is known to be dead, whose machine
         was booted anew, or whose lease ended is overtaken. NotFound if there is no such run. Makes the worker known with its expiry.
         """
+
+    def introduce(self, worker: Worker) -> None:
+        """Make a worker known with its expiry, as `acquire` does: from then on runs can be created that it holds."""
 
     def holder(self, row: RunRow) -> Worker | None:
         """The worker that holds the lease of a run and is alive, as far as can be told without asking for the lease; None if nobody does."""

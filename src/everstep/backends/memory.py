@@ -211,7 +211,8 @@ class MemoryBackend:
                 return False
             total = shift(data.total, [], [letter.check])
             entry.letters, data.total, data.writes = {**entry.letters, letter.name: letter}, total, data.writes + 1
-            data.queues.settle(entry)
+            if entry.row.worker is None:  # who has it reads the letter; if that one died, the place is ready already, or will be
+                data.queues.settle(entry)
             return True
 
     def letters(self, run: str) -> list[Letter]:
@@ -219,7 +220,7 @@ class MemoryBackend:
         with data.lock:
             return [letter for _, letter in sorted(data.runs[run].letters.items())] if run in data.runs else []
 
-    def due(self, now: int, limit: int | None = None) -> list[str]:
+    def due(self, now: int, limit: int | None = None, outside: bool = False) -> list[str]:
         data = self._open()
         with data.lock:
             ready = [
@@ -227,6 +228,7 @@ class MemoryBackend:
                 for run in data.runs.values()
                 if run.row.status in (Status.WAITING, Status.FAILED)
                 and "pause" not in run.letters
+                and not (outside and run.waiting is not None)
                 and (times := [letter.due for letter in run.letters.values() if letter.due is not None and letter.due <= now])
             ]
         return [name for _, _, name in sorted(ready)[:limit]]
@@ -257,6 +259,12 @@ class MemoryBackend:
             data.workers[worker.id] = replace(worker)
             self._own_workers.add(worker.id)
             return self._reseal(entry, entry.row.epoch + 1, worker.id, clocks.clock.now_us())
+
+    def introduce(self, worker: Worker) -> None:
+        data = self._open()
+        with data.lock:
+            data.workers[worker.id] = replace(worker)
+            self._own_workers.add(worker.id)
 
     def holder(self, row: RunRow) -> Worker | None:
         data = self._open()

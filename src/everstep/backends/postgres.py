@@ -6,6 +6,7 @@
     postgres_leases       who may write a run, by the server's clock
     postgres_queues       what workers take, what waits, and how a change is noticed
     postgres_listing      lists by any filter
+    postgres_transaction  transactions of the user's that end with the commit of a step; postgres_guard lends their connections
     postgres_upkeep       pruning, sweeping, and what a store tells about itself
     postgres_rows, postgres_errors   rows and errors of PostgreSQL to ours
 
@@ -23,9 +24,11 @@ from everstep.backends import postgres_upkeep as upkeep
 from everstep.backends.base import MAX_SEQ, Commit, Done, Manifest, Query
 from everstep.backends.postgres_connections import Address, Connection, Readers, Rows, execute
 from everstep.backends.postgres_format import BUCKETS, prepare
+from everstep.backends.postgres_guard import Lender
 from everstep.backends.postgres_leases import Leases, living
 from everstep.backends.postgres_listing import list_checkpoints, list_runs
 from everstep.backends.postgres_rows import fact_from, pruned_from, record_from, run_from
+from everstep.backends.postgres_transaction import PostgresTransaction
 from everstep.backends.postgres_writer import Writer
 from everstep.backends.queues import Claim, Claimed, Depth, Place, Task
 from everstep.backends.upkeep import Census, Cut
@@ -42,12 +45,16 @@ class PostgresBackend:
 
     durable = True
 
-    def __init__(self, url: str, schema: str | None = None, *, create: bool = True, patience: float = PATIENCE_SECONDS) -> None:
-        self._address = Address(url, schema)
+    def __init__(
+        self, url: str, schema: str | None = None, *, namespace: str | None = None, create: bool = True, patience: float = PATIENCE_SECONDS
+    ) -> None:
+        self._address = Address(url, schema, namespace)
         self.url = self._address.url
         self._readers = Readers(self._address, patience, prepare(self._address, create))
         self._writer = Writer(self._address, os.urandom(1)[0] % BUCKETS, patience)
         self._leases = Leases(self._readers.sql, self._writer.sql, self._writer.bucket)
+        self._lender = Lender(self._address)
+        self._patience = patience
         self._stamps = upkeep.Stamps()
         self._bells: list[queues.Bell] = []
         self._closed = False
@@ -71,6 +78,10 @@ class PostgresBackend:
     def submit(self, commit: Commit, done: Done) -> None:
         self._check_open()
         self._writer.submit(commit, done)
+
+    def transaction(self) -> PostgresTransaction:
+        self._check_open()
+        return PostgresTransaction(self._lender, self._writer.sql, lambda: self._writer.call(lambda *_: None), self._patience)
 
     def run(self, run: str) -> RunRow | None:
         found = self._rows("run", run)
@@ -124,8 +135,8 @@ class PostgresBackend:
     def letters(self, run: str) -> list[Letter]:
         return [Letter(*row) for row in self._rows("letters", run)]
 
-    def due(self, now: int, limit: int | None = None) -> list[str]:
-        return [str(name) for (name,) in self._rows("due", now, limit)]
+    def due(self, now: int, limit: int | None = None, outside: bool = False) -> list[str]:
+        return [str(name) for (name,) in self._rows("due", now, outside, limit)]
 
     def feed(self, after: int, limit: int) -> list[tuple[int, Record]]:
         self._settle_feed()
@@ -152,6 +163,9 @@ class PostgresBackend:
         row = self._write(lambda connection, again: self._leases.acquire(connection, run, worker, again))
         assert isinstance(row, RunRow)
         return row
+
+    def introduce(self, worker: Worker) -> None:
+        self._write(lambda connection, _: self._leases.introduce(connection, worker))
 
     def holder(self, row: RunRow) -> Worker | None:
         found = self._rows("holder", row.worker) if row.worker is not None else []
@@ -313,6 +327,7 @@ class PostgresBackend:
             bell.stop()
         self._writer.close(lambda connection, _: self._leases.forget(connection))
         self._readers.close()
+        self._lender.close()
 
     def abandon(self) -> None:
         """In a forked child: the connections are the parent's. The driver does not end those that another process made."""

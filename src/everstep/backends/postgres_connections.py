@@ -1,7 +1,7 @@
 """Connections to PostgreSQL: how they are made, and a few that readers share. Relies on psycopg.
 
-Nothing is kept in a session (no prepared statements, no settings that matter for what is stored), so that a pooler may give each transaction
-another one. Every wait has an end that is set here: the driver's own defaults let a cut network hang for minutes.
+Nothing that matters for what is stored is kept in a session, so that a pooler may give each transaction another one; and no statement is prepared
+where there may be a pooler (see `is_direct`). Every wait has an end that is set here: the driver's own defaults let a cut network hang for minutes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ LOCK_SECONDS = 10
 _WRITE_SECONDS, _READ_SECONDS = 30, 600
 _IDLE = 8
 _PAUSE = 0.1
+_DEFAULT = "everstep"
+_OURS = ("schema", "namespace")
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")
+_NAMESPACE = re.compile(r"[a-z0-9][a-z0-9_-]{0,49}")
 _DEFAULTS = {
     "application_name": "everstep",
     "connect_timeout": "5",
@@ -40,22 +43,26 @@ _DEFAULTS = {
 }
 
 
+_ON_SERVER = {
+    "tcp_user_timeout": "tcp_user_timeout",
+    "keepalives_idle": "tcp_keepalives_idle",
+    "keepalives_interval": "tcp_keepalives_interval",
+    "keepalives_count": "tcp_keepalives_count",
+}
+
+
 class Address:
     """Where a store is: what to connect to, which schema it has, and how it is called without its password."""
 
-    def __init__(self, url: str, schema: str | None = None):
+    def __init__(self, url: str, schema: str | None = None, namespace: str | None = None):
         parts = urlsplit(url)
         asked = parse_qsl(parts.query, keep_blank_values=True)
-        named = dict(asked).get("schema")
-        if schema is not None and named is not None and schema != named:
-            raise InvalidArgument(f"the URL says schema={named!r}, and the call says {schema!r}")
-        self.schema = schema or named or "everstep"
-        if not _SCHEMA.fullmatch(self.schema) or self.schema.startswith("pg_"):
-            raise InvalidArgument(f"{self.schema!r:.80} is no name for a schema", remedy="Use small letters, digits and underscores.")
+        schema, namespace = _agreed("schema", asked, schema), _agreed("namespace", asked, namespace)
+        self.schema = _schema(schema, namespace)
         user, at, host = parts.netloc.rpartition("@")
-        self._conninfo = _joined(parts.netloc, parts.path, [(name, value) for name, value in asked if name != "schema"])
-        shown = [(name, value) for name, value in asked if name not in ("password", "sslpassword", "schema")]
-        shown += [("schema", self.schema)] if self.schema != "everstep" else []
+        self._conninfo = _joined(parts.netloc, parts.path, [(name, value) for name, value in asked if name not in _OURS])
+        shown = [(name, value) for name, value in asked if name not in ("password", "sslpassword", *_OURS)]
+        shown += [("namespace", namespace)] if namespace else [("schema", self.schema)] if self.schema != _DEFAULT else []
         self.url = _joined(user.partition(":")[0] + at + host, parts.path, shown)
         self._takes_options = True
         self.channel = f"everstep_{self.schema}"[:63]  # what those who wait for work listen to
@@ -64,21 +71,21 @@ class Address:
         except psycopg.ProgrammingError as error:
             raise InvalidArgument(f"{self.url!r} is no address of a PostgreSQL database: {error}".strip()) from None
 
-    def connect(self, writing: bool = False, seconds: int | None = None) -> Connection:
+    def connect(self, writing: bool = False, seconds: int | None = None, kind: type[Connection] = psycopg.Connection) -> Connection:
         """A new connection. A pooler may refuse settings at the start of a session; then it goes without."""
         most = seconds if seconds is not None else _WRITE_SECONDS if writing else _READ_SECONDS
-        options = f"-c statement_timeout={most * 1000} -c lock_timeout={LOCK_SECONDS * 1000}"
         given = self._given.get("options", "")
         chosen: dict[str, Any] = {**_DEFAULTS, **self._given}
+        options = f"-c statement_timeout={most * 1000} -c lock_timeout={LOCK_SECONDS * 1000} {_same_there(chosen)}"
         try:
             if self._takes_options:
-                return _connect(chosen | {"options": f"{options} {given}".strip()})
+                return _connect(chosen | {"options": f"{options} {given}".strip()}, kind)
         except psycopg.OperationalError as error:
             if "startup parameter" not in str(error):
                 raise translated(error, self.url) from error
             self._takes_options = False
         try:
-            return _connect(chosen)
+            return _connect(chosen, kind)
         except psycopg.OperationalError as error:
             raise translated(error, self.url) from error
 
@@ -91,12 +98,47 @@ class Address:
         return filled.replace("{channel}", f"'{self.channel}'")
 
 
+def _agreed(name: str, asked: list[tuple[str, str]], given: str | None) -> str | None:
+    """An option that may stand in the URL and in the call."""
+    named = dict(asked).get(name)
+    if given is not None and named is not None and given != named:
+        raise InvalidArgument(f"the URL says {name}={named!r}, and the call says {given!r}")
+    return given if given is not None else named
+
+
+def _schema(schema: str | None, namespace: str | None) -> str:
+    """The schema of a store. A namespace is a schema whose name begins with ours: what PostgreSQL keeps apart best."""
+    if schema is not None and namespace is not None:
+        raise InvalidArgument("a namespace is a schema, so that only one of both can be named", remedy="Leave out schema or namespace.")
+    if namespace is not None:
+        if not _NAMESPACE.fullmatch(namespace):
+            raise InvalidArgument(
+                f"{namespace!r:.80} is no name for a namespace", remedy="Use up to 50 small letters, digits, hyphens and underscores."
+            )
+        return f"{_DEFAULT}_{namespace}"
+    schema = _DEFAULT if schema is None else schema
+    if not _SCHEMA.fullmatch(schema) or schema.startswith("pg_"):
+        raise InvalidArgument(f"{schema!r:.80} is no name for a schema", remedy="Use small letters, digits and underscores.")
+    return schema
+
+
+def _same_there(chosen: dict[str, Any]) -> str:
+    """What ends a dead connection here ends it on the server, too: it lets go of locks, and a reply that cannot get through is not waited for."""
+    return " ".join(f"-c {theirs}={int(chosen[ours])}" for ours, theirs in _ON_SERVER.items() if str(chosen[ours]).isdecimal())
+
+
 def _joined(place: str, path: str, asked: list[tuple[str, str]]) -> str:
     return f"postgresql://{place}{path}" + (f"?{urlencode(asked, quote_via=quote)}" if asked else "")
 
 
-def _connect(chosen: dict[str, Any]) -> Connection:
-    return psycopg.connect("", autocommit=True, prepare_threshold=None, **chosen)
+def _connect(chosen: dict[str, Any], kind: type[Connection]) -> Connection:
+    return kind.connect("", autocommit=True, prepare_threshold=None, **chosen)
+
+
+def is_direct(connection: Connection) -> bool:
+    """Whether the session is the server's own, in which statements stay prepared. A pooler shows its clients a number that is no session's."""
+    ((pid,),) = execute(connection, b"SELECT pg_backend_pid()")
+    return bool(pid == connection.info.backend_pid)
 
 
 class Readers:

@@ -27,7 +27,7 @@ _REFUSED = (pg.InvalidPassword, pg.InvalidAuthorizationSpecification, pg.Invalid
 _UNKNOWN = (pg.UndefinedTable, pg.UndefinedFunction, pg.UndefinedColumn, pg.InvalidSchemaName)
 _BAD_VALUE = (pg.NumericValueOutOfRange, pg.UntranslatableCharacter, pg.CharacterNotInRepertoire, pg.ProgramLimitExceeded)
 _BROKEN = (pg.DataCorrupted, pg.IndexCorrupted, pg.UniqueViolation, pg.NotNullViolation)
-_GRANTS = "Ask its owner for the rights that docs/postgres.md lists."
+GRANTS = "Ask its owner for the rights that docs/postgres.md lists."
 
 
 def said(error: BaseException) -> str:
@@ -58,7 +58,7 @@ def _of_server(error: psycopg.Error, url: str) -> EverstepError:
     if isinstance(error, _BAD_VALUE) or (isinstance(error, pg.DataException) and not isinstance(error, pg.DataCorrupted)):
         return InvalidArgument(f"a value cannot be stored in PostgreSQL: {said(error)}")
     if isinstance(error, (pg.InsufficientPrivilege, pg.ReadOnlySqlTransaction)):
-        return ReadOnly(what, remedy=_GRANTS)
+        return ReadOnly(what, remedy=GRANTS)
     if isinstance(error, _UNKNOWN):
         return NotAStore(f"{url} is not a whole Everstep store: {said(error)}")
     if isinstance(error, _BROKEN):

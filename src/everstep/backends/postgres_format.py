@@ -24,11 +24,13 @@ from psycopg import errors as pg
 from everstep.backends import queries
 from everstep.backends.postgres_connections import Address, Connection, execute
 from everstep.backends.postgres_errors import translated
-from everstep.errors import NewerFormat, NotAStore, StoreError
+from everstep.errors import InvalidArgument, NewerFormat, NotAStore, StoreError
 
 FORMAT = 1
+MISSING = "Check the database and the schema in the URL; `everstep migrate` makes the tables, as does opening it without create=False."
 BUCKETS = 64
 _OLDEST = 130000
+_FORBIDDEN = (pg.InsufficientPrivilege, pg.ReadOnlySqlTransaction)
 _STEPS = {1: "pg/0001_schema"}  # the script that leads to each format from the one before
 
 
@@ -59,7 +61,7 @@ def prepare(address: Address, create: bool) -> Connection:
         version = version_of(connection, address)
         if version < FORMAT:
             if not version and not create:
-                raise NotAStore.nothing_at(address.url)
+                raise NotAStore.nothing_at(address.url, MISSING)
             version = _migrate(connection, address)
         if version > FORMAT:
             raise NewerFormat(f"{address.url} has format {version}; this version of Everstep knows formats up to {FORMAT}")
@@ -82,18 +84,41 @@ def _migrate(connection: Connection, address: Address) -> int:
             execute(connection, sql["alone"], (f"everstep {address.schema}",))
             version = version_of(connection, address)
             if version < FORMAT:
-                _make_schema(connection, address)
-                for step in range(version + 1, FORMAT + 1):
-                    connection.execute(address.fill(queries.script(_STEPS[step])).encode())
-                for script in ("pg/functions", "pg/queues"):
-                    connection.execute(address.fill(queries.script(script)).encode())
-                execute(connection, sql["set_format"], (FORMAT,))
+                _build(connection, address, version)
             return max(version, FORMAT)
-    except (pg.InsufficientPrivilege, pg.ReadOnlySqlTransaction) as error:
-        raise StoreError(
-            f"{address.url}: the tables of the store cannot be made ({str(error).splitlines()[0]})",
-            remedy=f'Let an owner of the database run: CREATE SCHEMA "{address.schema}" AUTHORIZATION {connection.info.user}; or open it once as one who may.',
-        ) from error
+    except _FORBIDDEN as error:
+        raise _forbidden(error, connection, address) from error
+
+
+def begin_new(connection: Connection, address: Address) -> None:
+    """Begin a transaction that makes the tables of a new store. InvalidArgument if the schema has tables already."""
+    sql = address.load("read")
+    try:
+        connection.execute("BEGIN")
+        execute(connection, sql["alone"], (f"everstep {address.schema}",))
+        if execute(connection, sql["taken"], (address.schema,)) == [(True,)]:
+            raise InvalidArgument(
+                f"{address.url} has tables already", remedy="Give a schema where nothing is: repair never writes over anything."
+            )
+        _build(connection, address, 0)
+    except _FORBIDDEN as error:
+        raise _forbidden(error, connection, address) from error
+
+
+def _build(connection: Connection, address: Address, version: int) -> None:
+    _make_schema(connection, address)
+    for step in range(version + 1, FORMAT + 1):
+        connection.execute(address.fill(queries.script(_STEPS[step])).encode())
+    for script in ("pg/functions", "pg/queues"):
+        connection.execute(address.fill(queries.script(script)).encode())
+    execute(connection, address.load("read")["set_format"], (FORMAT,))
+
+
+def _forbidden(error: psycopg.Error, connection: Connection, address: Address) -> StoreError:
+    return StoreError(
+        f"{address.url}: the tables of the store cannot be made ({str(error).splitlines()[0]})",
+        remedy=f'Let an owner of the database run: CREATE SCHEMA "{address.schema}" AUTHORIZATION {connection.info.user}; or open it once as one who may.',
+    )
 
 
 def _make_schema(connection: Connection, address: Address) -> None:

@@ -46,7 +46,7 @@ class Leases:
             if again and row.worker == worker.id and holder is not None:
                 return row  # the answer of the first try was lost
             self._refuse_if_held(row, holder)
-            self._make_known(connection, worker)
+            self.introduce(connection, worker)
             after = row.sealed(epoch=row.epoch + 1, worker=worker.id, since=now)
             if self._lease(connection, pk, row, after):
                 return after
@@ -106,7 +106,7 @@ class Leases:
         if holder is not None:
             raise LeaseHeld(row.id, holder.host, holder.pid, clocks.iso(row.since), clocks.iso(holder.expires_at))
 
-    def _make_known(self, connection: Connection, worker: Worker) -> None:
+    def introduce(self, connection: Connection, worker: Worker) -> None:
         if worker.id not in self._own:
             execute(connection, self._write["drop_ended_workers"])
             self._own.add(worker.id)

@@ -8,15 +8,17 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
+from decimal import Decimal
 
 import psycopg
 
+from everstep import clock as clocks
 from everstep.backends.base import Manifest
 from everstep.backends.postgres_connections import Address, Connection, Readers, execute
-from everstep.backends.postgres_errors import translated
+from everstep.backends.postgres_errors import GRANTS, translated
 from everstep.backends.postgres_rows import chunk_columns, items_or_none, pack_ranges, unpack_tags
 from everstep.backends.upkeep import Census, Cut
-from everstep.errors import Conflict, NotFound
+from everstep.errors import Conflict, Damaged, NotFound
 from everstep.records import MODULUS, fact_check
 
 _STAMPS = 4096
@@ -47,7 +49,17 @@ class Stamps:
 
 def manifest(readers: Readers, stamps: Stamps) -> Manifest:
     ((totals, writes, runs, places, last),) = readers.rows("manifest")
-    return Manifest(_bytes(sum(map(int, totals))), runs, last, places, stamps.note(writes))
+    if totals is None or places is None:
+        raise Damaged("the manifest of the store is gone")
+    return Manifest(_bytes(sum(map(_whole, totals))), runs, last, places, stamps.note(writes))
+
+
+def _whole(number: Decimal | int) -> int:
+    """A number of the manifest: the server's numbers may be fractions, or none at all."""
+    try:
+        return int(number)
+    except (ValueError, OverflowError):
+        raise Damaged(f"the manifest of the store is damaged: {number} is no sum") from None
 
 
 def _bytes(total: int) -> bytes:
@@ -61,7 +73,7 @@ def census(readers: Readers) -> Census:
     found = 0
     for what, number, check in readers.stream("census"):
         if check is None:
-            said[what] += int(number)
+            said[what] += _whole(number)
         else:
             counts[what] += 1
             found += int.from_bytes(check)
@@ -114,14 +126,31 @@ def check(readers: Readers, stop: Callable[[], bool] | None) -> list[str] | None
 
 def health(readers: Readers, address: Address) -> dict[str, object]:
     """See `Upkeep.health`."""
-    ((version, fsync, sync, standby, read_only, may_write),) = readers.rows("health", f'"{address.schema}".runs')
-    why = "the server is a standby" if standby else "the session is read-only" if read_only == "on" else None
-    why = why or (None if may_write else "this user may not write its tables")
+    before = clocks.clock.now_us()
+    ((version, fsync, standby, read_only, may_write, whole, checksums, autovacuum, now),) = readers.rows(
+        "health", f'"{address.schema}".runs'
+    )
+    after = clocks.clock.now_us()
+    ((used, most, oldest, encrypted),) = readers.rows("sessions")
+    ((live, dead),) = readers.rows("dead_rows", address.schema)
     ((writes,),) = readers.rows("writes")
+    why = "the server is a standby" if standby else "the session is read-only" if read_only == "on" else None
     return {
         "engine": "PostgreSQL",
         "version": version.split()[0],
-        "read_only": why,
-        "synchronous": "off" if fsync == "off" else "extra" if sync in ("remote_apply", "remote_write") else "full",
+        "read_only": why or (None if may_write else "this user may not write its tables"),
+        "write_remedy": "Connect to the primary server." if standby else GRANTS,
+        "synchronous": "off" if fsync == "off" else "full",  # where synchronous_commit is off, commits ask for more
+        "sync_remedy": "Set fsync = on in postgresql.conf.",
+        "full_page_writes": whole == "on",
+        "checksums": checksums == "on",
+        "autovacuum": autovacuum == "on",
+        "connections": used,
+        "most_connections": most,
+        "oldest_seconds": oldest,
+        "encrypted": encrypted,
+        "clock_ahead_us": now - (before + after) // 2,
+        "live_rows": live,
+        "dead_rows": dead,
         "writes": writes,
     }

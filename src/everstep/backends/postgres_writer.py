@@ -19,12 +19,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import psycopg
-from psycopg.errors import DeadlockDetected, SerializationFailure
+from psycopg.errors import DeadlockDetected, DuplicatePreparedStatement, InvalidSqlStatementName, SerializationFailure
 
 from everstep.backends.base import Commit, Done
-from everstep.backends.postgres_commit import NAMES, arguments, refusal
-from everstep.backends.postgres_connections import Address, Connection, execute
+from everstep.backends.postgres_commit import ADVANCE, NAMES, arguments, refusal
+from everstep.backends.postgres_connections import Address, Connection, execute, is_direct
 from everstep.backends.postgres_errors import said, translated
+from everstep.backends.postgres_quick import Quick, usable
 from everstep.backends.postgres_rows import Values
 from everstep.errors import EverstepError, InvalidArgument, StoreBusy, StoreClosed, StoreUnreachable
 
@@ -35,6 +36,7 @@ _BATCH = 500
 _PATIENCE = 0.2  # seconds
 _PAUSE = 0.1
 _TRY_AGAIN = (DeadlockDetected, SerializationFailure)
+_UNPREPARED = (InvalidSqlStatementName, DuplicatePreparedStatement)
 
 
 class Work:
@@ -62,6 +64,8 @@ class Writer:
         self._address = address
         self._patience = patience
         self._connection: Connection | None = None
+        self._quick: Quick | None = None
+        self._prepares = True
         self._queue: deque[Work] = deque()
         self._lock = threading.Lock()
         self._signal = threading.Event()
@@ -170,6 +174,10 @@ class Writer:
         """What an error means for those whose work it met; False if it is to be tried once more."""
         if isinstance(error, _TRY_AGAIN) and len(group) == 1 and not late:
             return False
+        if isinstance(error, _UNPREPARED) and self._prepares:  # something stands between that gives another session: nothing was done
+            self._prepares = False
+            self._drop()
+            return False
         if not self._is_lost(error):
             self._failed(group, error)
             return True
@@ -203,6 +211,8 @@ class Writer:
 
     def _send(self, connection: Connection, calls: list[Values]) -> list[Values]:
         """One round trip and one transaction, however many they are."""
+        if len(calls) == 1 and len(calls[0]) == ADVANCE and self._quick is not None:
+            return [self._quick.ask(calls[0])]
         if len(calls) <= 1:
             return [execute(connection, self._call(values), values)[0] for values in calls]
         cursors = [connection.cursor(binary=True) for _ in calls]
@@ -222,7 +232,14 @@ class Writer:
         if self._closed:
             raise StoreClosed(f"the store {self._address.url} is closed")
         if self._connection is None:
-            self._connection = self._address.connect(writing=True)
+            connection = self._address.connect(writing=True)
+            try:
+                self._prepares = self._prepares and is_direct(connection)
+                self._quick = Quick(connection, self.sql["advance"]) if self._prepares and usable(connection) else None
+            except BaseException:
+                connection.close()
+                raise
+            self._connection = connection
         return self._connection
 
     def _is_lost(self, error: Exception) -> bool:
@@ -240,7 +257,7 @@ class Writer:
     def _drop(self) -> None:
         if self._connection is not None:
             self._connection.close()
-            self._connection = None
+            self._connection = self._quick = None
 
     def _failed(self, group: list[Work], error: Exception) -> None:
         """The server refused the transaction and undid it. Of several, each is tried alone, so that only the culprit fails."""

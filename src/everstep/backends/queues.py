@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from everstep.errors import Damaged
-from everstep.records import RunRow, Status, Worker
+from everstep.records import Letter, RunRow, Status, Worker
 
 START = "start"  # the letter that a run is woken by for the first time
 LIMITS = "queue:"  # what the limits of a queue are remembered as
@@ -212,9 +212,21 @@ def gather(
     return found
 
 
+def placed(row: RunRow, letters: Iterable[Letter], task: Task, once: set[tuple[str, str]], now: int) -> Place | None:
+    """The place of a run in a store that is built anew; None if it has ended. Of two that are doubles of each other, the first in `once` stays one."""
+    gone, ready = settled(row, [(letter.name, letter.due) for letter in letters], now)
+    if gone is not None:
+        return None
+    if task.dedupe is not None and (task.queue, task.dedupe) in once:
+        task = replace(task, dedupe=None)
+    elif task.dedupe is not None:
+        once.add((task.queue, task.dedupe))
+    return Place(row.id, task, ready, row.worker, 0)
+
+
 def task_of(about: dict[str, Any]) -> Task | None:
     """What the first record of a run says about its queue."""
     match about.get("task"):
-        case [str() as queue, int() as priority, str() | None as key, str() | None as dedupe]:
+        case [str() as queue, int() as priority, str() | None as key, str() | None as dedupe] if abs(priority) < 1 << 63:
             return Task(queue, priority, key, dedupe)
     return None

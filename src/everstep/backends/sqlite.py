@@ -134,9 +134,9 @@ class SqliteBackend:
         self._check_open()
         return self._reader.letters(run)
 
-    def due(self, now: int, limit: int | None = None) -> list[str]:
+    def due(self, now: int, limit: int | None = None, outside: bool = False) -> list[str]:
         self._check_open()
-        return self._reader.due(now, limit)
+        return self._reader.due(now, limit, outside)
 
     def feed(self, after: int, limit: int) -> list[tuple[int, Record]]:
         self._check_open()
@@ -152,6 +152,10 @@ class SqliteBackend:
         self._check_open()
         row: RunRow = self._writer.call(self._leases.acquire, (run, worker))
         return row
+
+    def introduce(self, worker: Worker) -> None:
+        self._check_open()
+        self._writer.call(self._leases.introduce, worker)
 
     def holder(self, row: RunRow) -> Worker | None:
         self._check_open()
@@ -349,5 +353,6 @@ def _post(transaction: Transaction, asked: tuple[Letter, str]) -> bool:
         raise NotFound(f"the run {run!r} that the letter {letter.name!r} is for was deleted; another one has its id")
     if not transaction.add_letter(pk, letter):
         return False
-    transaction.settle(pk, row)
+    if row.worker is None:  # who has it reads the letter; if that one died, the place is ready already, or will be
+        transaction.settle(pk, row)
     return True

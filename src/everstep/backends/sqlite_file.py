@@ -30,6 +30,7 @@ from everstep.records import ZERO, shift
 OWN_FOLDER = ".everstep"
 BUSY_MS = 30_000
 _SQL = queries.load("read")
+_WITNESSED = 3  # the first format whose stores tell which one they are and how often they were written
 
 
 class SqliteFile:
@@ -53,8 +54,7 @@ class SqliteFile:
         self._refuse_foreign_folder()
         seen = self.witness.recall()  # before the store is looked at: others go on writing both
         if (version := self._identify()) < FORMAT:
-            if seen is not None and not accept_older:  # only stores of a newer format have one
-                raise RolledBack(f"{self.path} has format {version}, but a store of a newer format was seen here")
+            self._compare_old(version, seen, accept_older)
             self._migrate(version)
             self._identify()
         self._compare(seen, accept_older)
@@ -119,22 +119,45 @@ class SqliteFile:
             )
         return version
 
+    def _compare_old(self, version: int, seen: Seen | None, accept_older: bool) -> None:
+        """Refuse a store of an older format that is older than what was seen of it here, before it is migrated."""
+        if seen is None or accept_older:
+            return
+        if version < _WITNESSED:
+            raise RolledBack(f"{self.path} has format {version}, but a store of a newer format was seen here")
+        try:
+            connection = self.reader()
+        except StoreError:
+            return  # whoever migrates it meets the same, and can say more
+        with closing(connection):
+            self._refuse_older(connection, seen)
+
     def _compare(self, seen: Seen | None, accept_older: bool) -> None:
         """Refuse a store that is older than what was seen of it here, or whose file may be."""
         try:
             self._first = self.reader()
-            identity, writes = self._first.execute(_SQL["seen"]).fetchone() or (None, None)
-        except (apsw.Error, StoreError, UnicodeDecodeError):
-            return  # damage of another sort: whoever reads is told
-        if seen is None or identity != seen.identity or type(writes) is not int:
+        except StoreError:
+            return None  # damage of another sort: whoever reads is told
+        if seen is None:
+            return None
+        try:
+            self._refuse_older(self._first, seen)
+        except RolledBack:
+            if accept_older:
+                return self.witness.forget()
+            self._first.close()
+            raise
+
+    def _refuse_older(self, connection: apsw.Connection, seen: Seen) -> None:
+        try:
+            identity, writes = connection.execute(_SQL["seen"]).fetchone() or (None, None)
+        except (apsw.Error, UnicodeDecodeError):
+            return  # damage of another sort, as above
+        if identity != seen.identity or type(writes) is not int:
             return
-        if accept_older:
-            self.witness.forget()
-        elif writes < seen.writes:
-            self._first.close()
+        if writes < seen.writes:
             raise RolledBack(f"{self.path} is older than it was: {seen.writes - writes} writes that were seen here are not in it")
-        elif self._has_wal() and self.witness.file() != seen.file and not _adds_up(self._first):
-            self._first.close()
+        if self._has_wal() and self.witness.file() != seen.file and not _adds_up(connection):
             raise RolledBack(f"{self.path} is not the file that its WAL belongs to: what is in it and what the WAL says don't add up")
 
     def _has_wal(self) -> bool:

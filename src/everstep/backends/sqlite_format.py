@@ -103,7 +103,7 @@ def _from_2(connection: apsw.Connection) -> None:
     cursor = connection.cursor()
     cursor.execute(_TRUST).fetchall()
     total, _, following, *_ = cursor.execute(_SQL["manifest"]).fetchone() or (None, None, None)
-    places = {place for (place,) in cursor.execute(_READ["places"])}
+    places = {place for (place,) in cursor.execute(_READ["run_numbers"])}
     if type(total) is not bytes or type(following) is not int or not 0 < following <= len(places) + _MOST_GONE:
         raise Damaged("the manifest of the store is damaged: it is not brought to a newer format")
     now = clock.now_us()

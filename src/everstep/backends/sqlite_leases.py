@@ -140,12 +140,15 @@ class Leases:
         run, worker = asked
         pk, row = transaction.existing(run)
         self._refuse_if_held(transaction, row, worker.host)
-        if self.locks.hold(worker.id):
-            self._sweep(transaction, worker)
-        transaction.statement("set_worker", worker_values(worker))
+        self.introduce(transaction, worker)
         after = row.sealed(epoch=row.epoch + 1, worker=worker.id, since=clocks.clock.now_us())
         transaction.lease(pk, row, after)
         return after
+
+    def introduce(self, transaction: Transaction, worker: Worker) -> None:
+        if self.locks.hold(worker.id):
+            self._sweep(transaction, worker)
+        transaction.statement("set_worker", worker_values(worker))
 
     def release(self, transaction: Transaction, row: RunRow) -> None:
         try:

@@ -136,9 +136,9 @@ class Reader:
             pk = find(cursor, run)
             return [] if pk is None else [letter_from(run, values) for values in cursor.execute(SQL["letters"], (pk,))]
 
-    def due(self, now: int, limit: int | None) -> list[str]:
+    def due(self, now: int, limit: int | None, outside: bool) -> list[str]:
         with self.snapshot() as cursor:
-            return [_typed(name, str) for (name,) in cursor.execute(SQL["due"], (now, -1 if limit is None else limit))]
+            return [_typed(name, str) for (name,) in cursor.execute(SQL["due"], (now, outside, -1 if limit is None else limit))]
 
     def worker(self, id: str) -> Worker | None:
         with self.snapshot() as cursor:

@@ -14,6 +14,7 @@ import apsw
 
 from everstep.backends import queries, sqlite_format
 from everstep.backends.matching import meta_scalars
+from everstep.backends.queues import Task, placed
 from everstep.backends.sqlite_errors import write_error
 from everstep.backends.sqlite_feed import FeedWriter
 from everstep.backends.sqlite_new import discard, folder_error, link, remove_unfinished, sync_folder, unfinished
@@ -29,6 +30,7 @@ from everstep.backends.sqlite_rows import (
 )
 from everstep.backends.sqlite_witness import Witness
 from everstep.backends.wreck import Entry
+from everstep.clock import clock
 from everstep.errors import InvalidArgument
 from everstep.records import MODULUS, Base, Kind, Letter, Pruned, Record, RunRow, Tag, Tombstone, fact_check
 
@@ -44,6 +46,7 @@ class SqliteBuilder:
         self._new = unfinished(self.path)
         self.private = str(self._new)
         self._total = self._runs = 0
+        self._once: set[tuple[str, str]] = set()
         try:
             remove_unfinished(self.path)
             os.close(os.open(self._new, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
@@ -70,7 +73,7 @@ class SqliteBuilder:
 
     def run(
         self, place: int, row: RunRow, records: Sequence[Record], tags: Iterable[Tag], letters: Iterable[Letter], mark: Pruned | None,
-        bases: Iterable[Base],
+        bases: Iterable[Base], task: Task | None = None,
     ) -> None:  # fmt: skip
         seqs = {record.number: record.seq for record in records if record.kind == Kind.CHECKPOINT}
         tags, letters, bases = list(tags), list(letters), list(bases)
@@ -82,9 +85,18 @@ class SqliteBuilder:
         self._write("add_base", (base_values(place, base) for base in bases))
         self._write("add_run_tag", ((tag, place) for tag in row.tags))
         self._write("add_run_meta", ((key, value, place) for key, value in meta_scalars(row.meta).items()))
+        if task is not None:
+            self._place(place, row, letters, task)
         self._runs += 1
         checks = [row.check, *(tag.check for tag in tags), *(letter.check for letter in letters), *(base.check for base in bases)]
         self._total += sum(map(int.from_bytes, [*checks, mark.check] if mark is not None else checks))
+
+    def _place(self, place: int, row: RunRow, letters: Iterable[Letter], task: Task) -> None:
+        found = placed(row, letters, task, self._once, clock.now_us())
+        if found is not None:
+            kept = found.task
+            self._write("add_task", [(place, kept.queue, kept.priority, kept.key, kept.dedupe)])
+            self._write("move_task", [(found.worker, found.ready, place)])
 
     def chunk(self, family: bytes, digest: bytes, frame: bytes) -> None:
         self._write("add_chunk", [(family, digest, frame, 0)])

@@ -99,5 +99,7 @@ class Upkeep(Protocol):
         engine, version; path; read_only (why it cannot be written, or None); journal_mode; synchronous (off, normal, full, extra); page_size,
         pages, free_pages; wal_bytes; file_mode and folder_mode (permission bits); disk_free (bytes); file_system (its type), network
         (other machines may have it open), volatile (gone when the machine is switched off); writes (`Manifest.writes`), seen (the most
-        writes that this machine has noted, or None).
+        writes that this machine has noted, or None); sync_remedy and write_remedy (what to do where these are not as they should be). Of a server: full_page_writes,
+        checksums, autovacuum; connections and most_connections; oldest_seconds (of the oldest transaction); encrypted (the wire, or it stays
+        on the machine); clock_ahead_us (its clock before ours); live_rows, dead_rows.
         """

@@ -3,7 +3,7 @@
 None                          .everstep/store.db, searched upward from the working folder like .git, else made in it
 a path                        SQLite
 sqlite:///relative.db         SQLite; four slashes for an absolute path
-postgresql://user@host/base   PostgreSQL; ?schema=name chooses the schema
+postgresql://user@host/base   PostgreSQL; ?namespace=name or ?schema=name chooses the schema
 memory://                     a fresh store in memory; memory://name is shared by name within the process
 """
 
@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from everstep.backends.base import Backend
 from everstep.errors import InvalidArgument, UnknownBackend
@@ -44,13 +44,17 @@ def open_backend(url: str | os.PathLike[str] | None = None, **options: Any) -> B
         return _open_memory(rest, options)
     if scheme == "sqlite":
         return _open_sqlite(_sqlite_path(url, rest), options)
-    if url.startswith(_POSTGRES):
+    if is_database(url):
         return _open_postgres(url, options)
     raise UnknownBackend(f"no backend serves {scheme}:// (asked for by {_without_password(url)!r})")
 
 
 def open_wreck(source: str | os.PathLike[str], private: str) -> Wreck:
     """What is left of a damaged store. `private` is how the names of the copies begin that this needs."""
+    if is_database(source):
+        with driver(source):
+            from everstep.backends.postgres_wreck import PostgresWreck
+        return PostgresWreck(source)
     from everstep.backends.sqlite_wreck import SqliteWreck
 
     return SqliteWreck(_file(source), private)
@@ -58,6 +62,10 @@ def open_wreck(source: str | os.PathLike[str], private: str) -> Wreck:
 
 def open_builder(target: str | os.PathLike[str]) -> Builder:
     """A new store, for what is left of a damaged one."""
+    if is_database(target):
+        with driver(target):
+            from everstep.backends.postgres_rebuild import PostgresBuilder
+        return PostgresBuilder(target)
     from everstep.backends.sqlite_rebuild import SqliteBuilder
 
     return SqliteBuilder(_file(target))
@@ -65,14 +73,28 @@ def open_builder(target: str | os.PathLike[str]) -> Builder:
 
 def formats(url: str | os.PathLike[str] | None) -> tuple[int, int]:
     """The format that a store has, 0 if there is none, and the one that opening it brings it to. Changes nothing."""
-    if isinstance(url, str) and url.startswith(_POSTGRES):
-        with _driver(url):
+    if is_database(url):
+        with driver(url):
             from everstep.backends.postgres_format import formats_of
         return formats_of(url)
     from everstep.backends.sqlite_file import format_of
     from everstep.backends.sqlite_format import FORMAT
 
     return format_of(default_path(Path.cwd()) if url is None else _file(url)), FORMAT
+
+
+def shown(url: str | os.PathLike[str]) -> str:
+    """An address as it may be printed: without its password."""
+    if is_database(url):
+        with driver(url):
+            from everstep.backends.postgres_connections import Address
+        return Address(url).url
+    return os.fspath(url)
+
+
+def is_database(url: object) -> TypeGuard[str]:
+    """Whether an address is one of PostgreSQL."""
+    return isinstance(url, str) and url.startswith(_POSTGRES)
 
 
 def _file(url: str | os.PathLike[str]) -> Path:
@@ -82,7 +104,10 @@ def _file(url: str | os.PathLike[str]) -> Path:
     scheme, separator, rest = url.partition("://") if isinstance(url, str) else ("", "", "")
     if not isinstance(url, str) or not url or (separator and scheme != "sqlite"):
         shown = _without_password(url) if separator else url
-        raise InvalidArgument(f"{shown!r:.60} is no file", remedy="Only stores in SQLite files can be repaired: give two paths.")
+        raise InvalidArgument(
+            f"{shown!r:.60} is no file",
+            remedy="Stores in SQLite files and in PostgreSQL can be repaired: give paths or postgresql:// addresses.",
+        )
     return _sqlite_path(url, rest) if separator else Path(url)
 
 
@@ -121,13 +146,13 @@ def _open_memory(name: str, options: dict[str, Any]) -> Backend:
 
 
 def _open_postgres(url: str, options: dict[str, Any]) -> Backend:
-    with _driver(url):
+    with driver(url):
         from everstep.backends.postgres import PostgresBackend
     return PostgresBackend(url, **options)
 
 
 @contextmanager
-def _driver(url: str) -> Iterator[None]:
+def driver(url: str) -> Iterator[None]:
     """Around an import that needs the driver of PostgreSQL: where it is missing, say what to install."""
     try:
         yield

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from everstep.backends.queues import Task
 from everstep.records import Base, Letter, Pruned, Record, RunRow, Tag, Tombstone
 
 Entry = tuple[int, int, int]
@@ -105,9 +106,9 @@ class Builder(Protocol):
 
     def run(
         self, place: int, row: RunRow, records: Sequence[Record], tags: Iterable[Tag], letters: Iterable[Letter], mark: Pruned | None,
-        bases: Iterable[Base],
+        bases: Iterable[Base], task: Task | None = None,
     ) -> None:  # fmt: skip
-        """A run, with all that is its own."""
+        """A run, with all that is its own. `task`: it has a place in a queue, unless it has ended; `dedupe` counts for one run only."""
 
     def chunk(self, family: bytes, digest: bytes, frame: bytes) -> None:
         """A chunk; one that is there already is left alone."""

@@ -76,6 +76,7 @@ class App:
 
         Those that drive runs do so with the hooks of the configuration; to look at a store, none of them is even imported.
         """
+        from everstep.backends.url import is_database
         from everstep.errors import NotAStore, StoreError
 
         check_lasting(self.place)
@@ -86,7 +87,8 @@ class App:
             store = self._open(create, driving)
         except NotAStore as error:
             if error.missing:
-                error.remedy = "`everstep init` makes one here; --store names another; `everstep demo` leaves one to look at."
+                made = "migrate` makes its tables" if is_database(self.place) else "init` makes one here"
+                error.remedy = f"`everstep {made}; --store names another; `everstep demo` leaves one to look at."
             raise
         if self.debug:
             from everstep.cli.trace import traced

@@ -93,6 +93,7 @@ class AsyncRun:
     def __init__(self, run: Run):
         self._run = run
         self._token: Any = None
+        self._alone = asyncio.Lock()  # held while a commit is made that no other may follow yet
 
     @classmethod
     async def enter(cls, run: Run) -> AsyncRun:
@@ -149,6 +150,9 @@ class AsyncRun:
     async def _commit(self, build: Callable[[], Commit]) -> Commit:
         """Build a commit here, and wait for it without keeping the loop."""
         run = self._run
+        if self._alone.locked():  # building would wait for it too, and the loop with it
+            async with self._alone:
+                pass
         if run._durability != "sync":
             if run._full():
                 await asyncio.to_thread(run._make_room)
@@ -195,6 +199,18 @@ class AsyncRun:
             run._flight.pop(ticket.address, None)
             raise
         run._after_step(ticket, error, commit)
+
+    async def _write_inside(self, ticket: Ticket, error: Exception | None) -> None:
+        """The same for a step that is recorded in its own transaction; the checkpoint that is due, which reads the live state, follows it."""
+        from everstep.runtime.apart import apart
+
+        run = self._run
+        async with self._alone:
+            commit = await asyncio.shield(apart(run._record_step, ticket, None))
+        due = run._due(ticket, error)
+        run._after_step(ticket, error, commit)
+        if due is not None:
+            run._made(await self._commit(lambda: run._prepare(None, (), None, None, run._header(*due, False))))
 
     async def gate(self, name: str, ask: str | None = None, **options: Any) -> Any:
         """Wait for a decision from outside; see `everstep.gate`. Its functions may be async."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from everstep.clock import clock
 from everstep.errors import StepTimeout
 from everstep.runtime.context import Frame, frame, leave
-from everstep.runtime.steps import Ticket, end_turn, failed, look_again, recorded_outcome, remaining, succeeded, take_turn
+from everstep.runtime.steps import Ticket, Unrecorded, end_turn, failed, look_again, recorded_outcome, remaining, succeeded, take_turn
 
 if TYPE_CHECKING:
     from everstep.runtime.driver import Driver
@@ -29,8 +29,9 @@ async def adrive(ticket: Ticket, handle: Any) -> Any:
 async def _adrive(ticket: Ticket, handle: Any) -> Any:
     run = ticket.run
     look_again(ticket)
-    if ticket.done and not run._dry:
+    if ticket.played:
         return recorded_outcome(ticket)
+    attempt = acall if ticket.options.transactional is None else _transaction(ticket)
     instead = run._before_step(ticket)
     if instead is not None:
         return instead[0]
@@ -39,7 +40,9 @@ async def _adrive(ticket: Ticket, handle: Any) -> Any:
         if wait:
             await _nap(run, wait)
         try:
-            result = await _acall(ticket, handle)
+            result = await attempt(ticket, handle)
+        except Unrecorded as trouble:
+            raise trouble.error  # noqa: B904 - it has its own cause
         except Exception as error:
             delay = failed(ticket, error)
             await handle._write_step(ticket, error)
@@ -51,8 +54,9 @@ async def _adrive(ticket: Ticket, handle: Any) -> Any:
             run._break_off(ticket, error)
             raise
         else:
-            succeeded(ticket, result)
-            await handle._write_step(ticket, None)
+            if ticket.options.transactional is None:  # otherwise it is recorded already
+                succeeded(ticket, result)
+                await handle._write_step(ticket, None)
             return result
 
 
@@ -64,7 +68,7 @@ async def _nap(run: Driver, seconds: float) -> None:
         run._listen()
 
 
-async def _acall(ticket: Ticket, handle: Any) -> Any:
+async def acall(ticket: Ticket, handle: Any) -> Any:
     ticket.started, ticket.tokens, ticket.cost = clock.now_us(), 0, 0.0
     ticket.run._flight[ticket.address] = ticket
     token = frame.set(Frame(ticket.run, handle, f"{ticket.address}/", None, ticket))
@@ -78,9 +82,17 @@ async def _acall(ticket: Ticket, handle: Any) -> Any:
         leave(token)
 
 
+def _transaction(ticket: Ticket) -> Any:
+    """What makes an attempt at a transactional step, and records it with that."""
+    from everstep.runtime import atransactional, transactional
+
+    transactional.check(ticket)
+    return atransactional.transact
+
+
 async def _await(ticket: Ticket) -> Any:
     if inspect.iscoroutinefunction(ticket.function):
-        return await ticket.function(*ticket.args, **ticket.kwargs)
+        return await ticket.function(*ticket.given(), **ticket.kwargs)
     result = await asyncio.to_thread(_plain, ticket)
     return await result if inspect.isawaitable(result) else result
 
@@ -90,4 +102,4 @@ def _plain(ticket: Ticket) -> Any:
     here = frame.get()
     assert here is not None
     frame.set(Frame(ticket.run, ticket.run, here.path, here.counts, ticket))
-    return ticket.function(*ticket.args, **ticket.kwargs)
+    return ticket.function(*ticket.given(), **ticket.kwargs)

@@ -36,6 +36,9 @@ from everstep.store.store import BaseStore
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
+    from everstep.backends.transaction import Ledger
+    from everstep.runtime.transactional import Work
+
 MOST_NAMES = 32
 _CHECKPOINT, _STEP = Kind.CHECKPOINT.value, Kind.STEP.value
 _HOOKS_OF = {"step": ("after_step",), "checkpoint": ("after_checkpoint",), "answer": ("after_gate",), "gate": ("before_gate",)}
@@ -82,6 +85,8 @@ class Driver(Recorder):
         self._ticker: Ticker | None = None
         self._owner = 0
         self._report = Report()
+        self._entered: set[str] = set()  # the databases beside the store that know of this attempt
+        self._rows: list[tuple[Ledger, tuple[bytes, str]]] = []  # rows in them that may go when the journal is durable
 
     @property
     def report(self) -> Report:
@@ -145,6 +150,10 @@ class Driver(Recorder):
 
     def _skip(self, ticket: Ticket) -> tuple[Any]:
         """An operator said that this step is not to be run."""
+        if ticket.options.transactional is not None:
+            from everstep.runtime import transactional
+
+            transactional.close_to_earlier(ticket)
         letter = self._letters.pop(f"skip:{ticket.address}")
         result = decode(unwrap(letter.body))
         ticket.started = clock.now_us()
@@ -192,13 +201,18 @@ class Driver(Recorder):
         if self._dry:
             self._flight.pop(ticket.address, None)
             return
+        commit = self._record_step(ticket, self._due(ticket, error))
+        self._after_step(ticket, error, commit)
+
+    def _record_step(self, ticket: Ticket, due: tuple[str, str] | None) -> Commit:
         waiter: _Waiter | None = None
-        due = self._due(ticket, error)
         commit, before = None, self._row
         try:
             with self._lock:
                 commit = self._step_commit(ticket, due)
-                if len(self._flight) > 1 and self._durability == "sync":
+                if ticket.work is not None and ticket.work.inside:
+                    self._commit_inside(ticket.work, commit)
+                elif len(self._flight) > 1 and self._durability == "sync":
                     waiter = _Waiter()
                     self._store.backend.submit(commit, waiter.done)
                 else:
@@ -209,7 +223,14 @@ class Driver(Recorder):
             self._flight.pop(ticket.address, None)
             self._take_back(commit, before, trouble)
             raise
-        self._after_step(ticket, error, commit)
+        return commit
+
+    def _commit_inside(self, work: Work, commit: Commit) -> None:
+        """Have a commit end the transaction of its step. It follows all that this run has handed over, and nothing follows it until it is known."""
+        if self._durability != "sync":
+            self.flush()
+        work.commit(commit)
+        self._heard = commit.waiting
 
     def _due(self, ticket: Ticket, error: Exception | None) -> tuple[str, str] | None:
         """The kind and the trigger of the checkpoint that goes with the end of a step, if one is due. Hooks hear of it while no lock is held."""

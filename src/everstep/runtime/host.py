@@ -46,6 +46,7 @@ class Host(BaseStore):
         self._followers: WeakSet[Driver] = WeakSet()
         self._following = Lock()
         self._ends: list[Callable[[], None]] = []  # what else ends with the store
+        self._named_ends: set[str] = set()
         super().__init__(backend, **options)
         self.keeper = Keeper(backend, lease_seconds)
         self.hook_registry = Hooks()
@@ -61,6 +62,13 @@ class Host(BaseStore):
             self.policy = policy
             for run in self._followers:
                 run._change_policy(policy)
+
+    def _at_close(self, name: str, end: Callable[[], None]) -> None:
+        """Have something done when the store is closed, once for each name."""
+        with self._following:
+            if name not in self._named_ends:
+                self._named_ends.add(name)
+                self._ends.append(end)
 
     def _tell(self, name: str, run: str, **data: Any) -> None:
         if self.hook_registry.wanted(name):

@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
-from everstep.backends.base import Backend
+from everstep.backends.base import Backend, Commit
 from everstep.backends.queues import Claim, Claimed
 from everstep.clock import clock
 from everstep.errors import EverstepError
 from everstep.ids import new_id
 from everstep.records import RunRow, Worker
 
+T = TypeVar("T")
 TTL_SECONDS = 12.0  # a machine that vanished is noticed in less than 15 seconds
+_MOST_TAKEN = 10_000
 
 
 class Keeper:
@@ -27,6 +30,9 @@ class Keeper:
         self._ttl_us = int(ttl * 1_000_000)
         self._lock = threading.Lock()
         self._held = 0
+        self._known_until = 0  # by the boot clock: what the backend was told of this worker
+        self._taken: dict[str, int] = {}  # the newest runs that were taken here, and their epochs
+        self._taking = 0  # leases that are being taken
         self._owed: dict[str, RunRow] = {}  # leases that could not be given back yet
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -35,12 +41,42 @@ class Keeper:
 
     def acquire(self, run: str) -> RunRow:
         with self._lock:
-            self._extend()
-            self._settle(run)
-            self._start()
-            row = self._backend.acquire(run, self.worker)
-            self._held += 1
+            self._begin(run)
+        row = self._counted(lambda: self._backend.acquire(run, self.worker))
+        with self._lock:
+            self._remember(row)
+            self._taking -= 1
         return row
+
+    def create(self, commit: Commit) -> None:
+        """Create a run that this worker holds from the start."""
+        with self._lock:
+            self._begin(commit.run.id)
+            if clock.boot_us() > self._known_until - self._ttl_us // 2:
+                self._backend.introduce(self.worker)
+                self._known_until = self.worker.expires_boot
+        self._counted(lambda: self._backend.commit(commit))
+        with self._lock:
+            self._taking -= 1
+
+    def _begin(self, run: str) -> None:
+        """Before a lease is taken: one that nobody renews is worse than none."""
+        self._extend()
+        self._settle(run)
+        self._start()
+
+    def _counted(self, take: Callable[[], T]) -> T:
+        """Take a lease, with nobody kept waiting who takes another one."""
+        with self._lock:
+            self._held += 1
+            self._taking += 1
+        try:
+            return take()
+        except BaseException:
+            with self._lock:
+                self._taking -= 1
+            self.released()
+            raise
 
     def claim(self, queues: Sequence[str], workflows: Sequence[str], most: int, without: Sequence[str]) -> list[Claimed]:
         """Runs of queues, each with its lease."""
@@ -48,8 +84,26 @@ class Keeper:
             self._extend()
             self._start()
             taken = self._backend.claim(Claim(self.worker, queues, workflows, most, without))
-            self._held += sum(one.row is not None for one in taken)
+            for one in taken:
+                if one.row is not None:
+                    self._held += 1
+                    self._remember(one.row)
         return taken
+
+    def _remember(self, row: RunRow) -> None:
+        self._taken[row.id] = row.epoch
+        if len(self._taken) > _MOST_TAKEN:
+            del self._taken[next(iter(self._taken))]
+
+    def unknown(self) -> list[RunRow]:
+        """Runs of queues that are this worker's, and that nobody here knows of: the answer that gave them was lost."""
+        with self._lock:
+            if self._taking:
+                return []  # one of them may be among these; there is another time
+            held = {run: self._backend.run(run) for run in self._backend.held_by(self.worker.id)}
+            self._taken = {run: epoch for run, epoch in self._taken.items() if run in held}
+            ours = [row for row in held.values() if row is not None and row.worker == self.worker.id]
+            return [row for row in ours if self._taken.get(row.id) != row.epoch]
 
     def release(self, row: RunRow) -> None:
         """Give a lease back. Where that cannot be written now (a full disk), it is made up for: this process lives, so nobody could take over."""
@@ -61,7 +115,6 @@ class Keeper:
             raise
 
     def _start(self) -> None:
-        """Before a lease is taken: one that nobody renews is worse than none."""
         if self._thread is None:
             thread = threading.Thread(target=self._renew, name="everstep-lease", daemon=True)
             thread.start()

@@ -21,7 +21,7 @@ from everstep.records import Kind, Record
 from everstep.runtime.context import Frame, frame
 from everstep.runtime.gates import NONE
 from everstep.runtime.report import Report
-from everstep.runtime.step_options import ABSENT
+from everstep.runtime.step_options import ABSENT, StepOptions
 from everstep.store.model import Checkpoint
 
 
@@ -58,7 +58,11 @@ class OffRun:
 
     def _called(self, name: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A decorated step, or a workflow inside another one."""
-        plain = getattr(name, "__everstep__", (name,))[0] if function is ABSENT else function
+        plain, options = getattr(name, "__everstep__", (name, None)) if function is ABSENT else (function, None)
+        if isinstance(options, StepOptions) and options.transactional is not None:
+            from everstep.runtime.transactional import call_bare
+
+            return call_bare(options.transactional, plain, args, kwargs)
         return plain(*args, **kwargs)
 
     def step(

@@ -176,10 +176,10 @@ def _newest(store: Host, row: RunRow, address: str) -> str | None:
     return Recorded(found[-1]).body[0] if found else None
 
 
-def due(store: Host, limit: int | None = None) -> list[str]:
+def due(store: Host, limit: int | None = None, outside: bool = False) -> list[str]:
     """What has a letter whose time has come. A run that failed is tried again by its retry alone: an answer or a timer is no reason to."""
     now = clock.now_us()
-    return [run for run in store.backend.due(now) if _worth_waking(store, run, now)][:limit]
+    return [run for run in store.backend.due(now, outside=outside) if _worth_waking(store, run, now)][:limit]
 
 
 def _due_or_damaged(store: Host) -> list[str]:

@@ -6,6 +6,7 @@ asked for. Every record that is read is proved by the chain before anything reli
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from everstep.backends.base import Backend
@@ -139,6 +140,15 @@ def taken_over() -> Entry:
 def content(record: Record) -> dict[str, Any]:
     """What a status or start record says."""
     return said_in(record)
+
+
+def begun(records: Sequence[Record]) -> Playback:
+    """A run that has just been made by these records."""
+    playback = Playback()
+    playback.records = list(records)
+    for record in records:
+        playback.take(record)
+    return playback
 
 
 def whole(backend: Backend, row: RunRow) -> Playback:

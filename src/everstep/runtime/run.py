@@ -8,8 +8,8 @@ thread at a time saves the state; steps may end in any thread.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from threading import get_ident
 from types import TracebackType
@@ -20,6 +20,7 @@ from everstep.backends.queues import START
 from everstep.clock import clock
 from everstep.codec.values import decode, encode
 from everstep.errors import DamagedRecord, EverstepError, Interrupted, InvalidArgument, RunClosed, RunExists
+from everstep.ids import check_id
 from everstep.records import Kind, Record, RunRow, Status
 from everstep.runtime import gates, playback, signals
 from everstep.runtime.closing import end
@@ -28,6 +29,7 @@ from everstep.runtime.driver import Driver, republish, told
 from everstep.runtime.ending import Ending, add_loose, ending_of, stopped_by, tell_caller
 from everstep.runtime.lease import Keeper
 from everstep.runtime.mode import Mode
+from everstep.runtime.playback import Playback
 from everstep.runtime.recorder import Durability
 from everstep.runtime.step_options import ABSENT, check_name
 from everstep.runtime.steps import Ticket, begin, call, value_body
@@ -35,7 +37,7 @@ from everstep.snapshot.saver import Saver
 from everstep.store.journal import load_result, pack_body, result_body
 from everstep.store.model import Checkpoint, when
 from everstep.store.reading import Loaded, checked, load
-from everstep.store.refs import verified
+from everstep.store.refs import find_run, verified
 from everstep.store.store import BaseStore
 from everstep.store.writing import Chain
 
@@ -93,29 +95,55 @@ class Run(Driver):
 
     def _take(self) -> None:
         """Get the lease, read what is recorded, and say that the run is running."""
-        id, state, fields = self._given
-        held = self._mode.held
+        state, held = self._given[1], self._mode.held
         if held is not None and held.row is not None:
-            row, self._unsure = held.row, held.before is not None
+            row = held.row
+            # Who died with it may be forgotten where another worker took it meanwhile and could not drive it.
+            self._unsure = held.before is not None or (held.deaths > 0 and row.status == Status.RUNNING)
         else:
-            first = self._store.open_row(id, fields, self._mode.about, self._mode.chunks)
+            first = self._find() or self._create()
+            if first is None:
+                return
             if self._dry:
                 self._ready(verified(first), state)
                 return
             row = verified(self._keeper.acquire(first.id))
             self._unsure = first.worker is not None or row.epoch > first.epoch + 1  # its last driver never gave it back, or nobody knows
-        try:
+        with self._given_back_on_error(row):
             self._refuse_overtaken(row)
             self._fire("before_resume" if row.head_seq > 1 else "before_run", row=row)
             self._ready(row, state)
             self._say_running()
+        if row.head_seq > 1:
+            self._fire("after_resume", row=row)
+
+    def _find(self) -> RunRow | None:
+        id = self._given[0]
+        return self._store.backend.run(check_id(id)) if id is not None else None
+
+    def _create(self) -> RunRow | None:
+        """Make the run: its lease comes with it, and there is nothing to read. The row of another one that was made at the same time."""
+        id, state, fields = self._given
+        lease = {"epoch": 1, "worker": self._keeper.worker.id, "since": clock.now_us()}
+        commit = self._store.first_commit(id, fields, self._mode.about, self._mode.chunks, **lease)
+        try:
+            self._keeper.create(commit)
+        except RunExists:  # somebody else was faster; the lease says who may go on
+            return find_run(self._store.backend, commit.run.id)
+        with self._given_back_on_error(commit.run):
+            self._fire("before_run", row=commit.run)
+            self._ready(commit.run, state, playback.begun(commit.records))
+        return None
+
+    @contextmanager
+    def _given_back_on_error(self, row: RunRow) -> Iterator[None]:
+        try:
+            yield
         except BaseException:
             self._saver = None
             self._keeper.released()
             self._give_back(row)
             raise
-        if row.head_seq > 1:
-            self._fire("after_resume", row=row)
 
     def _refuse_overtaken(self, row: RunRow) -> None:
         """Somebody may have driven the run between the look at it and the lease: what that came to is not to be driven once more."""
@@ -142,12 +170,12 @@ class Run(Driver):
                 return
         self._keeper.release(row)
 
-    def _ready(self, row: RunRow, state: Any) -> None:
+    def _ready(self, row: RunRow, state: Any, fresh: Playback | None = None) -> None:
         backend = self._store.backend
-        if not self._mode.workflow:
+        if not self._mode.workflow and fresh is None:
             self._refuse_workflow(row)
         self._fire("before_load", row=row)
-        played = self._played = playback.whole(backend, row) if self._mode.workflow else playback.after_base(backend, row)
+        played = self._played = fresh or (playback.whole(backend, row) if self._mode.workflow else playback.after_base(backend, row))
         if not self._mode.silent or self._mode.budget is not None:
             played.count()
         self._refuse_other_input(row, played.start)
@@ -169,7 +197,8 @@ class Run(Driver):
         self._root.counts.update(played.counts)
         self._steps_since = played.steps_since if not self._mode.silent else len(played.recent)
         self.report.run, self.report.attempt = row.id, max(1, row.epoch)
-        self._look_at_letters()
+        if fresh is None:
+            self._look_at_letters()
         if self._mode.replay == "republish":
             republish(self._hooks, played.records)
         self._fire("after_load", row=row)
@@ -457,6 +486,8 @@ class Run(Driver):
             with self._lock:  # a task that was left behind writes before this, or not at all
                 add_loose(self, ending)
                 made = end(self, ending)
+                for ledger, done in self._rows:
+                    ledger.done.append(done)
                 self._saver = None
             if made is not None:
                 self._fire("after_checkpoint", checkpoint=made)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ class StepOptions:
     kind: str | None = None
     at_most_once: bool = False
     ignore: tuple[str, ...] = ()
+    transactional: Any = None  # True: in the store's own database; or the address of another one
 
     def __post_init__(self) -> None:
         if self.name is not None:
@@ -35,6 +37,11 @@ class StepOptions:
             raise InvalidArgument(f"retry={self.retry!r:.60} is no Retry", remedy="Give everstep.Retry(attempts=5).")
         if self.timeout is not None and not (isinstance(self.timeout, (int, float)) and self.timeout > 0):
             raise InvalidArgument(f"timeout={self.timeout!r:.60} is no number of seconds above 0")
+        if self.transactional is not None and self.at_most_once:
+            raise InvalidArgument(
+                "transactional and at_most_once exclude each other",
+                remedy="Leave at_most_once out: nothing of a transaction that was not committed has happened.",
+            )
 
 
 PLAIN = StepOptions()
@@ -78,6 +85,7 @@ def step(
     kind: str | None = None,
     at_most_once: bool = False,
     ignore: tuple[str, ...] = (),
+    transactional: bool | str | os.PathLike[str] | None = None,
 ) -> Callable[[F], F]: ...
 
 
@@ -85,7 +93,8 @@ def step(function: Any = None, /, **options: Any) -> Any:
     """Make a function a step: called inside a run, its result is recorded once. Outside of a run it is simply called.
 
     `kind` ("llm", "tool", or a word of yours) is what policies look at; `ignore` names parameters that do not count as input;
-    `at_most_once` writes down that the step begins, and asks at a gate when a process died inside it.
+    `at_most_once` writes down that the step begins, and asks at a gate when a process died inside it. `transactional` (True for the store's
+    database, or the address of another one) hands the function a connection; what it writes holds if, and only if, the step is recorded.
     """
     if function is None:
         return lambda f: step(f, **options)
@@ -93,7 +102,7 @@ def step(function: Any = None, /, **options: Any) -> Any:
         raise InvalidArgument(f"{function!r:.60} is no function", remedy="Use @everstep.step, or @everstep.step(retry=...).")
     if isinstance(options.get("ignore"), str):
         options["ignore"] = (options["ignore"],)
-    chosen = StepOptions(**{**options, "ignore": tuple(options.get("ignore", ()))})
+    chosen = StepOptions(**{**options, "ignore": tuple(options.get("ignore", ())), "transactional": _place(options.get("transactional"))})
 
     is_async = inspect.iscoroutinefunction(function)
     _check_ignored(function, chosen.ignore)
@@ -112,6 +121,22 @@ def step(function: Any = None, /, **options: Any) -> Any:
     if is_async and hasattr(inspect, "markcoroutinefunction"):  # Python 3.12
         inspect.markcoroutinefunction(call)
     return call
+
+
+def _place(given: Any) -> Any:
+    """Where the transaction of a step is: None, True, or an address."""
+    if given is None or given is False:
+        return None
+    if given is True:
+        return True
+    from everstep.backends.ledger import address_of
+
+    return address_of(given)
+
+
+def shape_of(function: Any, options: StepOptions) -> Any:
+    """A function as those who call the step see it: the connection is not theirs to give."""
+    return function if options.transactional is None else functools.partial(function, None)
 
 
 def _check_ignored(function: Any, ignore: tuple[str, ...]) -> None:

@@ -20,7 +20,7 @@ from everstep.clock import clock
 from everstep.codec.values import encode
 from everstep.errors import EverstepError, InvalidArgument, NonDeterminism, StepTimeout
 from everstep.runtime.context import Frame, frame
-from everstep.runtime.step_options import ABSENT, PLAIN, StepOptions, check_key, check_name, name_for, with_options
+from everstep.runtime.step_options import ABSENT, PLAIN, StepOptions, check_key, check_name, name_for, shape_of, with_options
 from everstep.store.journal import (
     FAILED,
     INLINE,
@@ -44,6 +44,14 @@ if TYPE_CHECKING:
     from concurrent.futures import Future  # imports logging, which takes longer than all of this
 
     from everstep.runtime.driver import Driver
+    from everstep.runtime.transactional import Work
+
+
+class Unrecorded(Exception):
+    """Carries an error past those of a function: the step did not fail, it could not be recorded."""
+
+    def __init__(self, error: Exception):
+        self.error = error
 
 
 class Ticket:
@@ -71,6 +79,7 @@ class Ticket:
         "tried",
         "turn",
         "unsure",
+        "work",
     )  # fmt: skip
 
     def __init__(
@@ -97,6 +106,22 @@ class Ticket:
         self.entry: Entry | None = None  # how it ended, for the commit that records it and for no other
         self.turn: Future[None] | None = None  # others of the same key wait for it
         self.inner: list[str] = []  # the steps inside of it that have ended, which its next attempt asks for again
+        self.work: Work | None = None  # the transaction of this attempt
+
+    @property
+    def played(self) -> bool:
+        """Whether what was recorded is all there is to it. Validation runs steps again, but none that would write."""
+        return self.done and (not self.run._dry or self.options.transactional is not None)
+
+    def given(self) -> tuple[Any, ...]:
+        """What the function gets."""
+        return self.args if self.work is None else (self.work.connection, *self.args)
+
+    def undo(self, error: BaseException) -> None:
+        """Roll back the transaction, if there is one. After a timeout, or in a task that was cancelled, a thread may still be at it."""
+        work, self.work = self.work, None
+        if work is not None:
+            work.rollback(abandoned=not isinstance(error, Exception) or isinstance(error, StepTimeout))
 
     def record(
         self, status: str, form: int = NOTHING, result: bytes | None = None, error: dict[str, Any] | None = None,
@@ -125,7 +150,9 @@ def call(run: Driver, here: Frame, name: Any, function: Any, args: tuple[Any, ..
     found = run._played.entries.get(address)
     if found is not None and key is None and not options.ignore and not run._dry:
         body = found.body
-        data = _input_of(address, args, kwargs) if run._mask is None else _masked_input(run, plain, address, args, kwargs)
+        data = (
+            _input_of(address, args, kwargs) if run._mask is None else _masked_input(run, shape_of(plain, options), address, args, kwargs)
+        )
         if body[0] == SUCCEEDED and body[2] == sha256(data).digest()[:16]:
             run._asked.add(address)
             run._kept(address, body)
@@ -192,12 +219,13 @@ def _masked(run: Driver, function: Any, address: str, args: tuple[Any, ...], kwa
 
 def _identify(ticket: Ticket) -> None:
     args, kwargs, options = ticket.args, ticket.kwargs, ticket.options
+    shape = shape_of(ticket.function, options)
     if options.ignore:
-        bound = inspect.signature(ticket.function).bind(*args, **kwargs)
+        bound = inspect.signature(shape).bind(*args, **kwargs)
         args, kwargs = (), {k: v for k, v in bound.arguments.items() if k not in options.ignore}
     try:
         if ticket.run._mask is not None:
-            args, kwargs = _masked(ticket.run, ticket.function, ticket.address, args, kwargs)
+            args, kwargs = _masked(ticket.run, shape, ticket.address, args, kwargs)
         data = _input_of(ticket.address, args, kwargs)
     except EverstepError:
         if options.key is None:
@@ -249,7 +277,7 @@ def recorded_outcome(ticket: Ticket) -> Any:
 
 def drive(ticket: Ticket) -> Any:
     """Run a step to its end, in this thread."""
-    if ticket.done and not ticket.run._dry:
+    if ticket.played:
         return recorded_outcome(ticket)
     while (other := take_turn(ticket)) is not None:
         other.result()
@@ -294,8 +322,9 @@ def look_again(ticket: Ticket) -> None:
 def _drive(ticket: Ticket) -> Any:
     run = ticket.run
     look_again(ticket)
-    if ticket.done and not run._dry:
+    if ticket.played:
         return recorded_outcome(ticket)
+    attempt = _call if ticket.options.transactional is None else _transaction(ticket)
     instead = run._before_step(ticket)
     if instead is not None:
         return instead[0]
@@ -304,7 +333,9 @@ def _drive(ticket: Ticket) -> Any:
         if wait:
             run._nap(wait)
         try:
-            result = _call(ticket)
+            result = attempt(ticket)
+        except Unrecorded as trouble:
+            raise trouble.error  # noqa: B904 - it has its own cause
         except Exception as error:
             delay = failed(ticket, error)
             run._write_step(ticket, error)
@@ -316,9 +347,18 @@ def _drive(ticket: Ticket) -> Any:
             run._break_off(ticket, error)
             raise
         else:
-            succeeded(ticket, result)
-            run._write_step(ticket, None)
+            if ticket.options.transactional is None:  # otherwise it is recorded already
+                succeeded(ticket, result)
+                run._write_step(ticket, None)
             return result
+
+
+def _transaction(ticket: Ticket) -> Callable[[Ticket], Any]:
+    """What makes an attempt at a transactional step, and records it with that."""
+    from everstep.runtime import transactional
+
+    transactional.check(ticket)
+    return transactional.transact
 
 
 def remaining(ticket: Ticket) -> float:
@@ -340,7 +380,7 @@ def _call(ticket: Ticket) -> Any:
     try:
         if ticket.options.timeout is not None:
             return _call_limited(ticket, ticket.options.timeout, inside)
-        result = ticket.function(*ticket.args, **ticket.kwargs)
+        result = ticket.function(*ticket.given(), **ticket.kwargs)
         return _finish(result) if inspect.iscoroutine(result) else result
     finally:
         frame.reset(token)
@@ -367,7 +407,7 @@ def _call_limited(ticket: Ticket, timeout: float, inside: Frame) -> Any:
 
     def work() -> None:
         try:
-            result = ticket.function(*ticket.args, **ticket.kwargs)
+            result = ticket.function(*ticket.given(), **ticket.kwargs)
             box.append((True, _finish(result) if inspect.iscoroutine(result) else result))
         except BaseException as error:  # noqa: BLE001 - it is raised where the step was called
             box.append((False, error))
@@ -397,6 +437,7 @@ def succeeded(ticket: Ticket, result: Any) -> None:
         kept = result if mask is None else mask(result, f"result of {ticket.address}")
         form, data, chunks = result_body(kept, ticket.address, run._store.framer.wrap)
     except EverstepError as error:
+        ticket.undo(error)
         failed(ticket, error, final=True)
         run._write_step(ticket, error)
         raise

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -30,17 +29,20 @@ from everstep.errors import (
     LostLease,
     NotFound,
     StoreClosed,
+    StoreError,
     UnknownWorkflow,
     WorkerDied,
 )
 from everstep.records import RunRow, Status
 from everstep.runtime import operate, orders, schedules, signals
 from everstep.runtime import workflow as flows
+from everstep.runtime.bell import Bell
 from everstep.runtime.ending import DEAD
 from everstep.runtime.enqueue import DEFAULT, check_queue
 from everstep.runtime.host import Host
 from everstep.runtime.outcome import Outcome
 from everstep.runtime.playback import taken_over
+from everstep.runtime.suspects import Suspects
 from everstep.store.journal import error_body
 from everstep.store.writing import Chain
 
@@ -106,14 +108,16 @@ class Worker:
         self._max_deaths = max_deaths
         self._orders_in = list(orders_in)
         self._tell = tell or (lambda _: None)
-        self._bell = threading.Event()
+        self._bell = Bell()
         self._lock = threading.Lock()
         self._left: dict[str, float] = {}  # runs that cannot be driven here, and until when they are not asked for
+        self._suspects = Suspects(max_deaths)
         self._looked = self._orphans = 0.0
+        self._heard: int | None = None  # a signal that nobody was told of yet
 
     def run(self, until_idle: bool = False) -> None:
         """Work until somebody stops it; with `until_idle`, until nothing is left that could be done now or later without anybody's help."""
-        silence = self._store.backend.bell(self._bell.set)
+        silence = self._store.backend.bell(self._bell.ring)
         self._say("started", worker=self._store.keeper.worker.id, queues=self.queues, concurrency=self.concurrency)
         try:
             with self._hearing_signals(), ThreadPoolExecutor(self.concurrency, "everstep-run") as pool:
@@ -121,20 +125,22 @@ class Worker:
         finally:
             silence()
             signals.forget()
+            self._tell_of_signal()
             self._say("stopped")
 
     def stop(self, number: int = signal.SIGTERM) -> None:
         """Take nothing new, and have each run stop at the end of its step; others go on with it at once."""
         self.stopping = True
         signals.ask(number)
-        self._bell.set()
+        self._bell.ring()
 
     def _loop(self, pool: ThreadPoolExecutor, until_idle: bool) -> None:
         while True:
             self._bell.clear()
+            self._tell_of_signal()
             busy = True
             try:
-                busy = self._work(pool)
+                busy = self._work(pool, until_idle)
             except StoreClosed:
                 raise
             except EverstepError as error:  # the store may be back soon, and nothing is lost meanwhile
@@ -144,17 +150,17 @@ class Worker:
                 return
             self._bell.wait(self._nap())
 
-    def _work(self, pool: ThreadPoolExecutor) -> bool:
-        """Whether there is, or will be by itself, something to do."""
+    def _work(self, pool: ThreadPoolExecutor, asked: bool) -> bool:
+        """Whether there is, or will be by itself, something to do; True where nobody asked."""
         if self.stopping:
             return False
         self._look_after_others(pool)
         self._carry_out_orders()
-        free = self.concurrency - len(self.jobs)
+        free = 0 if self._suspects.one_is_alone(self._store.backend, self.jobs) else self.concurrency - len(self.jobs)
         taken = self._store.keeper.claim(self.queues, flows.known(), free, list(self._left)) if free else []
-        for claimed in taken:
+        for claimed in self._suspects.choose(taken, bool(self.jobs), self._decline):
             self._begin(pool, claimed)
-        return bool(taken) or bool(self.jobs) or self._store.backend.next_ready(self.queues) is not None
+        return not asked or bool(taken) or bool(self.jobs) or self._store.backend.next_ready(self.queues) is not None
 
     def _begin(self, pool: ThreadPoolExecutor, claimed: Claimed) -> None:
         if claimed.row is None:
@@ -163,6 +169,12 @@ class Worker:
         self.counts.taken += 1
         self.counts.taken_over += claimed.before is not None
         self._submit(pool, claimed.run, claimed.row.workflow, claimed.queue, lambda: self._drive(claimed), before=claimed.before)
+
+    def _decline(self, run: str, row: RunRow) -> None:
+        """Leave a run to a worker that has nothing else to do, or to this one when it has."""
+        self._left[run] = time.monotonic() + LOOK_SECONDS
+        self._store.keeper.released()
+        self._store.keeper.release(row)
 
     def _submit(
         self, pool: ThreadPoolExecutor, run: str, workflow: str | None, queue: str | None, drive: Callable[[], Any], **about: Any
@@ -186,11 +198,14 @@ class Worker:
             self._count("lost", job, "lost", error=str(error))
         except (UnknownWorkflow, DefinitionChanged) as error:
             self._leave(job.run, error.message)
+        except StoreError as error:  # no fault of the run: whoever can reach the store goes on with it
+            self._left[job.run] = time.monotonic() + LOOK_SECONDS
+            self._count("given_back", job, "given back", reason=str(error))
         except BaseException as error:  # noqa: BLE001 - one attempt ends, not the worker
             self._leave(job.run, f"{type(error).__qualname__}: {error}")
         finally:
             self.jobs.pop(job.run, None)
-            self._bell.set()
+            self._bell.ring()
 
     def _settled(self, job: Job, outcome: Outcome) -> None:
         name = outcome.status if outcome.status in ("succeeded", "failed", "waiting", "cancelled") else "given_back"
@@ -202,10 +217,10 @@ class Worker:
     def _drive(self, claimed: Claimed) -> Outcome | None:
         row = claimed.row
         assert row is not None
-        if claimed.deaths >= self._max_deaths:
-            self._bury(row, claimed.deaths)
-            return None
         try:
+            if claimed.deaths >= self._max_deaths:
+                self._bury(row, claimed.deaths)
+                return None
             return flows.finish(flows.take_up(self._store, claimed))
         except BaseException:
             with suppress(EverstepError):  # what cannot be given back now is made up for by the keeper
@@ -223,8 +238,10 @@ class Worker:
         chain.status(Status.FAILED, error=error_body(error), deaths=deaths)
         commit = chain.commit(worker=None, since=0, tags=tuple(dict.fromkeys((*row.tags, DEAD))))
         commit.read = [START]
-        store.backend.commit(commit)
-        store.keeper.released()
+        try:
+            store.backend.commit(commit)
+        finally:
+            store.keeper.released()
         self.counts.dead += 1
         self._say("dead-letter", run=row.id, workflow=row.workflow, deaths=deaths, error=error.message)
 
@@ -259,23 +276,25 @@ class Worker:
 
     def _give_back_unknown(self) -> None:
         """The answer to a claim may have been lost with its connection: then this worker has runs that it does not know of."""
-        for run in self._store.backend.held_by(self._store.keeper.worker.id):
-            row = self._store.backend.run(run)
-            if run not in self.jobs and row is not None and row.worker == self._store.keeper.worker.id:
-                self._store.keeper.release(row)
+        for row in self._store.keeper.unknown():
+            self._store.keeper.release(row)
 
     def _wake(self, pool: ThreadPoolExecutor) -> None:
         """Runs that wait outside of queues and whose time has come: children of others, and what a program started and left."""
-        for run in operate.due(self._store, None):
+        for run in operate.due(self._store, self.concurrency, outside=True):
             row = self._store.backend.run(run)
-            if row is not None and self._store.backend.place(run) is None:
+            if row is not None:
                 self._resume(pool, row)
 
     def _adopt(self, pool: ThreadPoolExecutor) -> None:
         """Runs outside of queues whose process died."""
         backend = self._store.backend
+        held = {row.worker: row for _, row in backend.runs(Query(status=Status.RUNNING.value)) if row.worker is not None}
+        dead = {worker for worker, row in held.items() if backend.holder(row) is None}
+        if not dead:
+            return
         for _, row in backend.runs(Query(status=Status.RUNNING.value)):
-            if row.worker is not None and backend.holder(row) is None and backend.place(row.id) is None:
+            if row.worker in dead and backend.place(row.id) is None:
                 self._resume(pool, row)
 
     def _resume(self, pool: ThreadPoolExecutor, row: RunRow) -> None:
@@ -309,6 +328,12 @@ class Worker:
     def _say(self, what: str, **said: Any) -> None:
         self._tell({"event": what, "at": clock.now_us(), **said})
 
+    def _tell_of_signal(self) -> None:
+        """Not from the handler: that runs in the midst of whatever the main thread does, which may be telling something."""
+        number, self._heard = self._heard, None
+        if number is not None:
+            self._say("stopping", signal=signal.Signals(number).name, runs=len(self.jobs))
+
     @contextmanager
     def _hearing_signals(self) -> Iterator[None]:
         """The first signal drains, the second one ends the process: what it was doing is taken over like that of any dead one."""
@@ -318,10 +343,9 @@ class Worker:
 
         def heard(number: int, stack: Any) -> None:
             if self.stopping:
-                sys.stdout.flush()
                 os._exit(128 + number)
+            self._heard = number
             self.stop(number)
-            self._say("stopping", signal=signal.Signals(number).name, runs=len(self.jobs))
 
         before = {number: signal.signal(number, heard) for number in (signal.SIGINT, signal.SIGTERM)}
         try:

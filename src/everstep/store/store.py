@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from everstep.backends.base import Backend, Commit
 from everstep.clock import clock
 from everstep.codec.frame import Compression, Framer
-from everstep.errors import InvalidArgument, NotFound, RunExists
+from everstep.errors import InvalidArgument, NotFound
 from everstep.ids import check_id, check_tag, new_id
 from everstep.records import RunRow, Status, Tag
 from everstep.snapshot.saver import Saver
@@ -273,20 +273,17 @@ class BaseStore:
         """How much there is: runs, records, chunks and bytes."""
         return self.backend.stats()
 
-    def open_row(self, id: str | None, fields: dict[str, Any], about: dict[str, Any], chunks: Sequence[tuple[bytes, bytes]] = ()) -> RunRow:
-        """The row of a run that is to be written: the one that exists, or a new one, whose first record says `about`."""
-        row = self.backend.run(check_id(id)) if id is not None else None
-        if row is not None:
-            return row
-        chain = Chain(self.framer, new_row(id or new_id(), **fields), None)
+    def first_commit(
+        self, id: str | None, fields: dict[str, Any], about: dict[str, Any], chunks: Sequence[tuple[bytes, bytes]], **lease: Any
+    ) -> Commit:
+        """What makes a run."""
+        row = new_row(id or new_id(), **fields)
+        for name, value in lease.items():
+            setattr(row, name, value)
+        chain = Chain(self.framer, row, None)
         chain.start(**about)
         chain.chunks(chunks)
-        commit = chain.commit()
-        try:
-            self.backend.commit(commit)
-        except RunExists:  # somebody else was faster; the lease says who may go on
-            return find_run(self.backend, commit.run.id)
-        return commit.run
+        return chain.commit()
 
     def commit(
         self, row: RunRow, saver: Saver, note: str | None, tags: tuple[str, ...], meta: str | None, entries: Sequence[Entry] = ()

@@ -75,6 +75,7 @@ SELECT key, name, due, at, body, "check" FROM letters WHERE run = ? ORDER BY nam
 SELECT runs.id FROM letters INDEXED BY letters_due CROSS JOIN runs ON runs.pk = letters.run
 WHERE letters.due <= ? AND runs.status IN ('waiting', 'failed')
     AND NOT EXISTS (SELECT 1 FROM letters AS others WHERE others.run = letters.run AND others.name = 'pause')
+    AND NOT (? AND EXISTS (SELECT 1 FROM tasks WHERE tasks.run = letters.run))
 GROUP BY runs.pk ORDER BY min(letters.due), runs.pk LIMIT ?
 
 -- name: feed_newest
@@ -178,8 +179,8 @@ SELECT total FROM manifest WHERE pk = 1
 SELECT "check" FROM runs UNION ALL SELECT "check" FROM tags UNION ALL SELECT "check" FROM letters UNION ALL SELECT "check" FROM pruned
 UNION ALL SELECT "check" FROM bases UNION ALL SELECT "check" FROM tombstones UNION ALL SELECT "check" FROM facts
 
--- name: places
--- The place of every run.
+-- name: run_numbers
+-- The place of every run in the order of creation.
 SELECT pk FROM runs ORDER BY pk
 
 -- name: task_queue

@@ -1,6 +1,6 @@
 """Repair: writes a new store with all that is provably good of a damaged one, and lists what is lost. Never changes the source.
 
-Relies on a wreck for candidates (what SQLite still reads, and beyond that what lies in the pages of the file and its WAL) and takes nothing on
+Relies on a wreck for candidates (what the engine still reads, and of SQLite also what lies in the pages of the file and its WAL) and takes nothing on
 trust: a run row by its check, a record by the chain, a chunk by its content, everything else by its own check. Runs keep their places, ids,
 numbers and epochs. The new store appears complete or not at all.
 """
@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 
-from everstep.backends.url import open_builder, open_wreck
+from everstep.backends.queues import LIMITS
+from everstep.backends.url import open_builder, open_wreck, shown
 from everstep.backends.wreck import Builder, Entry, Feed, Summary, Wreck
 from everstep.clock import clock
 from everstep.codec.frame import Framer
@@ -19,7 +20,9 @@ from everstep.records import ZERO, Tombstone, fact_check, shift
 from everstep.store.mending.bits import Checked, Healer
 from everstep.store.mending.found import Finder, Found
 from everstep.store.mending.losses import Loss, Repaired
+from everstep.store.places import has_ended, task_in
 
+_KEPT = ("retention", LIMITS)
 _MOST_UNKNOWN = 10_000  # places in a row that nothing tells of: what comes after more than that is a damaged number
 
 
@@ -32,12 +35,12 @@ def repair(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> Re
     try:
         wreck = open_wreck(source, builder.private)
         try:
-            return _Repair(wreck, builder, Repaired(os.fspath(source), os.fspath(target))).all()
+            return _Repair(wreck, builder, Repaired(shown(source), shown(target))).all()
         finally:
             wreck.close()
     except OSError as error:  # of the private copy
         raise StoreError(
-            f"{os.fspath(source)} cannot be repaired now: the system reported {error}",
+            f"{shown(source)} cannot be repaired now: the system reported {error}",
             remedy="Check the disk of the target and its free space, and try again: the source is as it was.",
         ) from error
     finally:
@@ -75,7 +78,7 @@ class _Repair:
             raise NotAStore(f"{self.out.source}: nothing of an Everstep store proves itself in it")
         for name, value in self.wreck.facts(deep).items():
             self._total = shift(self._total, (), [fact_check(name, value)])
-            if name.startswith("retention"):  # others tell of the old store: when it was verified, when it was cleaned
+            if name.startswith(_KEPT):  # others tell of the old store: when it was verified, when it was cleaned
                 self.builder.fact(name, value)
         self._bury(max(places, default=0), deep)
         self._tell_of_the_store()
@@ -84,7 +87,7 @@ class _Repair:
         return self.out
 
     def _adds_up(self) -> bool:
-        """Whether all that SQLite finds is what the manifest was made of: then no run, tag or letter is missing."""
+        """Whether all that the engine finds is what the manifest was made of: then no run, tag or letter is missing."""
         total, wreck = ZERO, self.wreck
         stones = wreck.tombstones(False)
         if self.summary.total is None or any(stone.digest() != stone.check for stone in stones):
@@ -121,7 +124,8 @@ class _Repair:
 
     def _write(self, place: int, found: Found, finder: Finder) -> None:
         remains = found.remains
-        self.builder.run(place, remains.row, remains.chain, remains.tags, remains.letters, remains.mark, remains.bases)
+        task = None if has_ended(remains.chain) else task_in(remains.chain)
+        self.builder.run(place, remains.row, remains.chain, remains.tags, remains.letters, remains.mark, remains.bases, task)
         self._chunks(found, finder)
         self._heads[place] = remains.row.head_seq
         self.out.runs += 1
@@ -181,7 +185,11 @@ class _Repair:
             lost.append(Loss(None, "manifest", "it cannot be read: nobody can tell whether a run, tag or letter has vanished"))
         elif told.total != self._total:
             lost.append(
-                Loss(None, "manifest", "more stood in the store than was found: a tag, a letter, a retention or a newer row of a run")
+                Loss(
+                    None,
+                    "manifest",
+                    "more stood in the store than was found: a tag, a letter, a retention, the limits of a queue or a newer row of a run",
+                )
             )
 
 

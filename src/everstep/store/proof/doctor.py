@@ -18,6 +18,7 @@ from everstep.backends.queues import LIMITS, Limits
 from everstep.codec.frame import Framer
 from everstep.errors import EverstepError, StoreClosed
 from everstep.records import RunRow, Status
+from everstep.store.proof import server
 from everstep.store.proof.checkup import Checkup, Finding, Level
 from everstep.store.proof.naive import naive_size, shown_size
 
@@ -88,12 +89,13 @@ class _Doctor:
             yield Finding("ok" if good else "warn", "journal mode", f"the journal mode is {mode}", remedy)
         if sync := health.get("synchronous"):
             good = sync in ("full", "extra")
-            said = "every commit is synced" if good else f"synchronous is {sync}: a save that returned may be lost when the power fails"
-            yield Finding("ok" if good else "bad", "sync", said, None if good else "Update Everstep, or find out who changes it.")
+            remedy = str(health.get("sync_remedy", "Update Everstep, or find out who changes it."))
+            said = "every commit is synced" if good else f"{_sync(health)}: a save that returned may be lost when the power fails"
+            yield Finding("ok" if good else "bad", "sync", said, None if good else remedy)
         if health.get("read_only"):
-            yield Finding(
-                "warn", "writing", f"the store cannot be written: {health['read_only']}", "Check who owns the file and its folder."
-            )
+            remedy = str(health.get("write_remedy", "Check who owns the file and its folder."))
+            yield Finding("warn", "writing", f"the store cannot be written: {health['read_only']}", remedy)
+        yield from server.findings(health)
 
     def _place(self) -> Iterator[Finding]:
         kind, health = self._health.get("file_system"), self._health
@@ -253,6 +255,10 @@ def _engine_version(engine: str, version: str) -> Finding:
         return Finding("ok", "engine", f"{engine} {version}")
     said = f"SQLite {version} can damage a store when its WAL starts anew; that was mended in {'.'.join(map(str, _SAFE_SQLITE))}"
     return Finding("warn", "engine", said, "Install a newer apsw, which brings its own SQLite.")
+
+
+def _sync(health: dict[str, Any]) -> str:
+    return "the server runs with fsync = off" if health.get("engine") == "PostgreSQL" else f"synchronous is {health['synchronous']}"
 
 
 def _permissions(file: int, folder: int) -> Finding:

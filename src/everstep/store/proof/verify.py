@@ -2,7 +2,8 @@
 
 quick      every run row, tag, letter, prune mark, added base, tombstone and fact against its digest, all of them against the manifest,
            every place of a run taken by it or by its tombstone, every head present
-records    also every record of every run against the chain, and that a body is gone exactly where the prune mark says
+records    also every record of every run against the chain, and that a body is gone exactly where the prune mark says; that a run
+           which waits in a queue has a place there, and the right one
 full       also every body decoded, every delta applied, every chunk read, hashed and decoded once, each base compared with what the deltas
            say, every letter opened; what nothing refers to is counted; then the listings, the feed and the engine's own check
 
@@ -17,13 +18,15 @@ from contextlib import suppress
 from everstep import clock as clocks
 from everstep.backends.base import Backend, Query
 from everstep.errors import Damaged, EverstepError, InvalidArgument, StoreClosed
-from everstep.records import RunRow
+from everstep.records import RunRow, Status
+from everstep.store import places
 from everstep.store.pace import Pace, Progress, TimeOver
 from everstep.store.proof.report import Depth, Problem, Report
 from everstep.store.proof.run_proof import RunProof
 
 __all__ = ["Depth", "Problem", "Report", "verify"]
 _AT_ONCE = 500
+_OVER = (Status.SUCCEEDED, Status.CANCELLED)
 _MOST_MISSES = 100_000  # places that are tried one by one to find the next row that can be read
 
 
@@ -70,6 +73,7 @@ class _Check:
         self._runs_in_all = 0
         self._families: list[bytes] = []
         self._settled: set[bytes] = set()
+        self._placed: set[str] = set()
 
     def all(self) -> None:
         """One part after the other; damage that ends one of them is reported, and the next one begins."""
@@ -83,6 +87,8 @@ class _Check:
             self._runs,
         ):
             self._guard(part)
+        if self._report.depth != "quick":
+            self._guard(self._other_places)
         if full:
             self._guard(self._unreachable)
 
@@ -161,10 +167,27 @@ class _Check:
         for place, row in self._rows():
             self._report.runs += 1
             self._report.add(self._proof.problems(place, row))
+            if self._report.depth != "quick" and row.status not in _OVER:
+                self._place(row.id)
             if self._report.depth == "quick":
                 self._pace.on(1, f"run {row.id}")
             elif self._report.depth == "full" and self._alone(row):
                 self._settle(row.family)
+
+    def _place(self, run: str) -> None:
+        """What the proof cannot tell: a place has no digest. One that cannot be compared belongs to a run that is damaged, or busy."""
+        self._placed.add(run)
+        with suppress(Damaged):
+            found = places.standing(self._backend, run)
+            fault = None if found is None else found.fault()
+            if fault is not None:
+                self._report.add([Problem("E400", f"run {run}", f"{fault}; a worker puts it right when it starts")])
+
+    def _other_places(self) -> None:
+        """Places of runs that should have none."""
+        for place in self._backend.places():
+            if place.run not in self._placed:
+                self._place(place.run)
 
     def _rows(self) -> Iterator[tuple[int, RunRow]]:
         """Every run, oldest first. A row that cannot be read is passed over, and those behind it are found all the same."""

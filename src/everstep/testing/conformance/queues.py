@@ -132,6 +132,16 @@ class QueuesSuite(Suite):
         self.end(backend, taken, "waiting")
         assert self.claimed(backend) == [row.id]
 
+    def test_what_is_due_outside_of_queues_is_told_apart(self, backend: Backend) -> None:
+        row = self.enqueue(backend, "inside")
+        (taken,) = self.claim(backend)
+        waiting = self.end(backend, self.begin(backend, taken), "waiting")
+        backend.post(new_letter(waiting, "answer:a", 1), row.id)
+        plain = self.create(backend, "outside", status="waiting")
+        backend.post(new_letter(plain, "answer:a", 2), plain.id)
+        assert backend.due(10) == ["inside", "outside"]
+        assert backend.due(10, outside=True) == ["outside"]
+
     def test_a_failed_run_is_given_again_for_its_retry_alone(self, backend: Backend) -> None:
         row = self.enqueue(backend)
         (taken,) = self.claim(backend)
@@ -357,6 +367,18 @@ class QueuesSuite(Suite):
         assert depths["q"].oldest is not None
         assert (depths["other"].running, sum(minute[0] for minute in depths["other"].minutes)) == (1, 1)
         assert (depths["empty"].ready, depths["empty"].oldest) == (0, None)
+
+    def test_a_letter_to_a_run_whose_worker_died_leaves_its_place_ready_and_is_no_second_death(self, backend: Backend) -> None:
+        row = self.enqueue(backend)
+        dead = new_worker(seconds=-1)
+        self.claim(backend, 1, dead)
+        assert backend.free([dead.id]) == 1
+        backend.post(new_letter(row, "note"), row.id)
+        place = backend.place(row.id)
+        assert place is not None
+        assert (place.ready is not None, place.worker, place.deaths) == (True, None, 1)
+        assert backend.free([dead.id]) == 0
+        assert self.claimed(backend) == [row.id]
 
     def test_what_is_in_a_queue_is_counted_also_where_every_run_is_driven_or_waits(self, backend: Backend) -> None:
         self.enqueue(backend)

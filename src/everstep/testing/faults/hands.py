@@ -14,14 +14,20 @@ from pathlib import Path
 from typing import Any
 
 import everstep
+from everstep import clock as clocks
 from everstep.api import Store
+from everstep.backends.queues import Task
 from everstep.backends.url import open_backend
 from everstep.codec.values import decode, encode
 from everstep.errors import EverstepError, Waiting
+from everstep.records import Status
 from everstep.snapshot import saver, tree
 from everstep.store import journal
+from everstep.testing import queued
 from everstep.testing.faults.careless import Forgetful
+from everstep.testing.rows import new_worker
 
+_NEVER = 10 * 365 * 86_400 * 1_000_000  # longer than any machine runs, in its own time
 _SHORT: tuple[tuple[Any, str, int], ...] = (
     (saver, "BASE_EVERY", 4), (saver, "MOST_DELTAS", 12), (tree, "INLINE", 300), (tree, "TARGET", 400), (tree, "MOST", 1600),
     (tree, "PIECE_LEAST", 100), (tree, "PIECE_MOST", 400), (journal, "BIG_RESULT", 500),
@@ -57,6 +63,7 @@ class Hands:
         self.backend = Forgetful(backend) if forgetful else backend
         self.store = Store(self.backend, checking=True)
         self.open: dict[str, Any] = {}
+        self._worker = new_worker(60)
         self._aside: dict[str, Any] = {}
 
     def do(self, what: str, *args: Any) -> Any:
@@ -116,7 +123,45 @@ class Hands:
         return self.store.get(name).status, [(c.number, c.tags) for c in self.store.checkpoints(name, oldest_first=True)], steps
 
     def runs(self) -> list[str]:
-        return [info.id for info in self.store.runs(oldest_first=True)]
+        return [info.id for info in self.store.runs(oldest_first=True) if info.workflow != queued.WORKFLOW]
+
+    def enqueue(self, name: str, priority: int, dedupe: str | None, later: bool) -> None:
+        queued.enqueue(self.backend, name, Task("q", priority, None, dedupe), _NEVER if later else 0)
+
+    def take(self, most: int) -> list[str]:
+        return [claimed.run for claimed in queued.take(self.backend, self._worker, most)]
+
+    def begin(self, name: str) -> None:
+        self.backend.commit(queued.beginning(self._row(name)))
+
+    def end(self, name: str, how: str, due: bool) -> None:
+        row = self._row(name)
+        letters = (queued.letter(row, how, 0 if due else _NEVER),) if how in ("timer", "retry") else ()
+        status = {"timer": "waiting", "retry": "failed"}.get(how, how)
+        commit = queued.ending(row, Status(status), letters)
+        commit.read = ("timer", "retry", "answer")
+        self.backend.commit(commit)
+
+    def give_back(self, name: str) -> None:
+        self.backend.release(self._row(name))
+
+    def letter(self, name: str) -> None:
+        self.backend.post(queued.letter(self._row(name), "answer"), name)
+
+    def free(self) -> int:
+        freed: int = self.backend.free()
+        return freed
+
+    def places(self) -> dict[str, tuple[int, str | None, bool, bool, int]]:
+        """Priority, dedupe, whether it is ready now, whether somebody has it, and how many died with it."""
+        now = clocks.clock.now_us()
+        return {
+            p.run: (p.task.priority, p.task.dedupe, p.ready is not None and p.ready <= now, p.worker is not None, p.deaths)
+            for p in self.backend.places()
+        }
+
+    def _row(self, name: str) -> Any:
+        return self.backend.run(name)
 
     def tag(self, ref: str, tag: str) -> None:
         self.store.tag(ref, tag)
@@ -132,7 +177,7 @@ class Hands:
         plan = self.store.prune(everstep.Retention(keep_last=keep_last, keep_tagged=tagged or None), dry_run=dry_run)
         if plan.problems:
             raise AssertionError(f"prune found problems: {plan}")
-        return {run.run: run.dropped for run in plan.runs}
+        return {run.run: run.dropped for run in plan.runs if run.dropped}
 
     def gc(self) -> None:
         self.store.gc()

@@ -120,6 +120,7 @@ def _databases() -> dict[str, Case]:
         "a negative format": changed("PRAGMA user_version = -1"),
         "format 1 with the tables of this one": changed("PRAGMA user_version = 1"),
         "format 2 with the tables of this one": changed("PRAGMA user_version = 2"),
+        "format 3 with the tables of this one": changed("PRAGMA user_version = 3"),
         "a manifest that counts 2**62 runs": changed("UPDATE manifest SET runs = 4611686018427387904"),
         "a manifest whose next run is 2**62": changed("UPDATE manifest SET next = 4611686018427387904"),
         "a manifest without a row": changed("DELETE FROM manifest"),

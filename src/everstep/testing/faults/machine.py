@@ -1,6 +1,6 @@
 """Random histories through the public API against plain dicts, with a crash between any two calls.
 
-Runs, edits, checkpoints, steps, gates and answers, tags, forks, deletions, prune, gc, verify, loads of any old checkpoint. A crash in this
+Runs, edits, checkpoints, steps, gates and answers, tags, forks, deletions, prune, gc, verify, loads of any old checkpoint, queues. A crash in this
 process abandons all handles without closing anything and lets their leases end; their owners may wake later, and must not get a
 word in. In the other half a process of its own does it all and is killed with -9, also in the middle of a save. The canary is a backend that
 says "durable" before it writes. Needs hypothesis. The seed of a failure is in its note; hypothesis adds the calls that led to it.
@@ -11,19 +11,19 @@ from __future__ import annotations
 import copy
 import shutil
 import tempfile
-from collections.abc import Callable
-from functools import wraps
 from pathlib import Path
 from typing import Any, ClassVar
 
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import seed as seeded
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import initialize, invariant, precondition, rule, run_state_machine_as_test
 
+from everstep.testing.faults.compared import guarded, refused, same
 from everstep.testing.faults.count import Count, Progress
 from everstep.testing.faults.hands import Refused, change, shorten
 from everstep.testing.faults.ledger import OVER, Entry, Ledger
+from everstep.testing.faults.machine_queues import PICK, QueueRules
 from everstep.testing.faults.places import Far, Near
 
 NAMES = ("a", "b", "c", "d", "e")
@@ -36,26 +36,9 @@ EDITS = st.lists(
     st.tuples(st.sampled_from(["set", "append", "append", "pop", "double", "drop", "take", "put back"]), st.sampled_from(["k", "list", "more"]), VALUES),
     min_size=1, max_size=3,
 )  # fmt: skip
-PICK = st.integers(0, 1000)
 
 
-def guarded(step: Callable[..., None]) -> Callable[..., None]:
-    """Remember that a step failed, so that neither what is compared at the end nor hypothesis, where it fails only now and then, hides why."""
-
-    @wraps(step)
-    def call(self: Machine, *args: Any, **given: Any) -> None:
-        self.inside += 1
-        try:
-            step(self, *args, **given)
-        except BaseException as error:
-            type(self).failures.append(f"{step.__name__}: {error!r:.600}")
-            raise
-        self.inside -= 1
-
-    return call
-
-
-class Machine(RuleBasedStateMachine):
+class Machine(QueueRules):
     """The calls, each compared with the ledger at once; everything is compared at the end."""
 
     kind: ClassVar[type[Near] | type[Far]] = Near
@@ -76,6 +59,7 @@ class Machine(RuleBasedStateMachine):
         self.ledger = Ledger()
         self.near = self.kind(self.folder / "s.db", self.forgetful)
         self.result = 0
+        self.begin_jobs()
         self.new_run("first", True)
 
     def teardown(self) -> None:
@@ -94,6 +78,7 @@ class Machine(RuleBasedStateMachine):
         for name, entry in self.ledger.runs.items():
             for number in range(1, len(entry.saved) + 1):
                 self._check(name, number)
+        self.check_places()
         same(self._do("verify", "full"), "", "verify")
 
     def _do(self, what: str, *args: Any) -> Any:
@@ -329,6 +314,7 @@ class Machine(RuleBasedStateMachine):
     def crash(self) -> None:
         type(self).crashes += 1
         self.near.crash()
+        self.workers_died()
         for entry in self.ledger.runs.values():
             entry.lost()
 
@@ -345,6 +331,7 @@ class Machine(RuleBasedStateMachine):
         assert made in (0, 1)
         if made:
             entry.save()
+        self.workers_died()
         for other in self.ledger.runs.values():
             other.lost()
 
@@ -354,6 +341,7 @@ class Machine(RuleBasedStateMachine):
     def reopen(self) -> None:
         for name in list(self.ledger.runs):
             self._leave(name)
+        self.workers_died()
         self.near.reopen()
 
     @precondition(lambda self: self.near.ghosts)
@@ -368,15 +356,6 @@ class Machine(RuleBasedStateMachine):
                 before = self._do("look", name)
                 refused(ghost.do("late", name, name), "LostLease", "Conflict")  # the latter for another run of the same name
                 same(self._do("look", name), before, f"what there is of {name} after a ghost wrote")
-
-
-def same(found: Any, wanted: Any, what: str) -> None:
-    assert found == wanted, f"{what}: {found!r:.300} instead of {wanted!r:.300}"
-
-
-def refused(found: Any, *kinds: str) -> None:
-    assert isinstance(found, Refused), f"{kinds} was expected, and there is {found!r:.300}"
-    same((found.kind in kinds, found.written), (True, "no"), f"{found}")
 
 
 def _settings(examples: int) -> settings:

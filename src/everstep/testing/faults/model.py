@@ -10,6 +10,7 @@ from functools import lru_cache
 from random import Random
 from typing import Any
 
+from everstep.backends.queues import Task
 from everstep.testing.faults.log import digest_of
 
 TURNS = (5, 8, 10)
@@ -24,6 +25,10 @@ LINES = 150
 BIG = 20_000
 EDIT = {"edited": True}
 ANSWER = "go on"
+JOBS = ({"job-1": Task("jobs", 0, None, "once"), "job-2": Task("jobs", 5, "key")}, {"job-3": Task("jobs", -1, "key", "again")})
+"""What is put into a queue in each session."""
+ENDING: tuple[tuple[str, ...], ...] = ((), ("job-2",), ("job-1", "job-3"))
+"""What is taken from there and ended in each session."""
 
 
 @lru_cache(maxsize=4096)

@@ -1,7 +1,7 @@
 """Exchanges, moves and removes rows of a store behind its back, through SQLite, so that every page stays whole. Part of `files`.
 
 Nothing but our own digests can tell then. What no read shows, because it only proves others (a tombstone), is for `verify` to find.
-The tables are those of docs/format.md; workers and facts are labels that nothing is proved by, and are left alone.
+The tables are those of docs/format.md; workers and facts, and what queues are counted by, are labels that nothing is proved by, and are left alone.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from everstep.testing.faults.reads import DETECTED, SAME, WRONG
 
 KEYS = {
     "runs": ("pk",), "records": ("id",), "chunks": ("family", "digest"), "tags": ("run", "name", "number"), "letters": ("run", "name"), "pruned": ("run",),
-    "bases": ("run", "number"), "tombstones": ("pk",), "feed": ("first",), "run_tags": ("tag", "pk"), "run_meta": ("key", "value", "pk"),
+    "bases": ("run", "number"), "tombstones": ("pk",), "feed": ("first",), "run_tags": ("tag", "pk"), "run_meta": ("key", "value", "pk"), "tasks": ("run",),
 }  # fmt: skip
 """The tables, and the columns that a row is found by."""
 PARTS = {"runs": "id", "records": "body", "chunks": "frame", "letters": "body", "bases": "body"}
 """A column that is also exchanged alone."""
-OWNERS = {"tags": "run", "letters": "run", "pruned": "run", "bases": "run", "run_tags": "pk", "run_meta": "pk"}
+OWNERS = {"tags": "run", "letters": "run", "pruned": "run", "bases": "run", "run_tags": "pk", "run_meta": "pk", "tasks": "run"}
 """The column that says which run a row belongs to."""
 _NEAR = 3
 Row = dict[str, Any]

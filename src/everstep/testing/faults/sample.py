@@ -1,7 +1,8 @@
 """A small store with something of everything, for harnesses that damage every bit of it: the smaller, the more often they can.
 
 A loop with tags, meta and deltas over a base in chunks, a workflow with a big result that waits at a gate and has its answer in a
-letter, one that has ended, a fork with an edit that is paused, a run that was pruned, one that was deleted, a policy for what is kept.
+letter, one that has ended, a fork with an edit that is paused, a run that was pruned, one that was deleted, a policy for what is kept,
+runs in a queue: one that waits, one that a worker had, one that has ended.
 """
 
 from __future__ import annotations
@@ -18,9 +19,13 @@ import apsw
 
 import everstep
 from everstep.backends import sqlite_feed
+from everstep.backends.queues import Task
+from everstep.testing import queued
 from everstep.testing.faults.workload import eager
+from everstep.testing.rows import new_worker
 
 NAME = "store.db"
+_HOUR = 3_600_000_000
 SHORT_PARTS = 36
 """Bytes of a part of the feed that is full: so few that a small store has several."""
 
@@ -150,6 +155,17 @@ def _fill(store: everstep.Store) -> None:
     with store.run("gone", state={"n": 0}) as run:
         run.checkpoint()
     store.delete("gone")
+    _queued(store)
+
+
+def _queued(store: everstep.Store) -> None:
+    for name, task in (("taken", Task("q", 2, "key")), ("done", Task("q", 1)), ("queued", Task("later", -1, None, "once"))):
+        queued.enqueue(store.backend, name, task, _HOUR if name == "queued" else 0)
+    _, done = queued.take(store.backend, new_worker(3600), 2)
+    if done.row is None:
+        raise AssertionError("a run of the sample cannot be taken")
+    store.backend.commit(begun := queued.beginning(done.row))
+    store.backend.commit(queued.ending(begun.run))
 
 
 def _turn(store: everstep.Store) -> None:

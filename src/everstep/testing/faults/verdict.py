@@ -4,7 +4,7 @@
     look(store, entries, seed)   one look at an open store, without writing; errors of Everstep are counted as detected
 
 What is done in the log must be there and equal; what is begun may be there, and equal; what was refused with `written` "no" must not.
-Relies on the public API only, and on `model` for what must be equal.
+Relies on the public API only, but for places in queues, and on `model` for what must be equal.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from everstep.testing.faults import model
 from everstep.testing.faults.log import Entry, digest_of, read_log
 from everstep.testing.faults.workload import Workload
 
-RUNS = ("loop", "fork", "flow", "gone")
+QUEUED = tuple(run for jobs in model.JOBS for run in jobs)
+RUNS = ("loop", "fork", "flow", "gone", *QUEUED)
+_MAKING = ("run", "fork", "start", "enqueue")
 
 
 @dataclass(slots=True)
@@ -111,17 +113,17 @@ class Look:
     def _there(self, run: str, there: bool) -> None:
         known = self.known
         deleted = ("delete", run, "") in known.begun
-        made = any(known.of(what, run) for what in ("run", "fork", "start"))
+        made = any(known.of(what, run) for what in _MAKING)
         if made and not there and not deleted:
             self.verdict.missing.append(f"run {run!r}")
         if not there and known.denied("delete", run):
             self.verdict.missing.append(f"run {run!r}, whose deletion was said not to be written")
         if there and ("delete", run, "") in known.done:
             self.verdict.wrong.append(f"run {run!r} was deleted")
-        if there and not any((what, run, "") in known.begun for what in ("run", "fork", "start")):
+        if there and not any((what, run, "") in known.begun for what in _MAKING):
             self.verdict.wrong.append(f"run {run!r} was never made")
-        if there and known.denied("fork", run):
-            self.verdict.wrong.append(f"fork {run!r} was said not to be written")
+        if there and (known.denied("fork", run) or known.denied("enqueue", run)):
+            self.verdict.wrong.append(f"run {run!r} was said not to be written")
 
     def _run(self, run: str) -> None:
         with self._guard(f"run {run!r}"):
@@ -136,6 +138,9 @@ class Look:
         if run == "flow":
             with self._guard("gate"):
                 self._answer()
+        if run in QUEUED:
+            with self._guard(f"place of {run!r}"):
+                self._place(run)
 
     def _status(self, run: str) -> None:
         status = self.store.get(run).status
@@ -208,6 +213,14 @@ class Look:
         if self.known.denied("answer", "flow") and waits and "flow" in self.store.due():
             self.verdict.wrong.append("the answer to gate 'boss' was said not to be written")
 
+    def _place(self, run: str) -> None:
+        """A run has a place in its queue from its first commit to its end. What the place says is for `verify` to judge."""
+        there, name = self.store.backend.place(run) is not None, ("end", run, "")
+        if not there and name not in self.known.begun:
+            self.verdict.lost.append(f"the place of {run!r}")
+        if there and name in self.known.done:
+            self.verdict.wrong.append(f"run {run!r} has ended and still has a place")
+
     def _ran_twice(self) -> None:
         done: set[tuple[str, str]] = set()
         for entry in self.known.entries:
@@ -273,3 +286,4 @@ def _came_to_its_end(store: everstep.Store, seed: int, verdict: Verdict) -> None
             verdict.lost.append(f"run {run!r} did not come to its end")
     if store.get("flow").status != "succeeded":
         verdict.lost.append("the workflow did not come to its end")
+    verdict.lost.extend(f"run {run!r} did not come to its end" for run in QUEUED if store.get(run).status != "succeeded")

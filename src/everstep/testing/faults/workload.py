@@ -1,8 +1,8 @@
 """The program whose store is put to the test: real work through the public API, each operation logged before and after.
 
 Three sessions, each an open, some parts and a close: a loop with tracked state, steps, checkpoints with bases and deltas and tags; a
-workflow with a big result and a gate; a fork with an edit that goes on; a delete; a prune and a gc. Each part looks at what is there
-and does the rest, so that playing again after any crash comes to the same end. States and results are those of `model`.
+workflow with a big result and a gate; a fork with an edit that goes on; a delete; a prune and a gc; runs that are put into a queue, taken from
+there and ended. Each part looks at what is there and does the rest, so that playing again after any crash comes to the same end. States and results are those of `model`.
 
     python -m everstep.testing.faults.workload FOLDER [SEED]      the store in FOLDER/store/store.db, the log in FOLDER/log
 """
@@ -17,14 +17,23 @@ from typing import Any
 
 import everstep
 from everstep.backends import sqlite_wal
+from everstep.backends.base import Backend
+from everstep.backends.queues import Claim
 from everstep.errors import AlreadyAnswered, Damaged, NotFound, RunExists
+from everstep.records import RunRow, Status, Worker
 from everstep.snapshot import saver
 from everstep.store.upkeep import plan
 from everstep.store.upkeep.retention import Retention
+from everstep.testing import queued
 from everstep.testing.faults import model
 from everstep.testing.faults.log import Entry, Log
+from everstep.testing.rows import new_worker
 
-SESSIONS = (("loop", "tag", "start", "answer"), ("resume", "fork", "fork_on", "delete", "loop"), ("prune", "gc", "loop"))
+SESSIONS = (
+    ("loop", "tag", "start", "answer", "enqueue"),
+    ("resume", "fork", "fork_on", "delete", "work", "enqueue", "loop"),
+    ("prune", "gc", "loop", "work"),
+)
 BASE_EVERY = 3
 MERGE_FRAMES = 60
 _playing: list[Workload] = []
@@ -52,6 +61,7 @@ class Workload:
         self.seed = seed
         self.log = log or Log(folder / "log")
         self.options = options
+        self._working: tuple[everstep.Store, Worker] | None = None
 
     def open(self) -> everstep.Store:
         with self.log.op("open"):
@@ -196,6 +206,48 @@ class Workload:
         if not self.log.is_done("gc"):
             with self.log.op("gc"):
                 _whole(store.gc())
+
+    def enqueue(self, store: everstep.Store, session: int) -> None:
+        for run, task in model.JOBS[session].items():
+            if self.log.is_done("enqueue", run):
+                continue
+            again = self.log.is_begun("enqueue", run)
+            with self.log.op("enqueue", run):
+                try:
+                    queued.enqueue(store.backend, run, task)
+                except RunExists:
+                    if not again:
+                        raise
+
+    def work(self, store: everstep.Store, session: int) -> None:
+        """What a worker does: take a run, whoever had it before, begin it, end it."""
+        for run in model.ENDING[session]:
+            if not self.log.is_done("end", run):
+                row = self._taken(store.backend, run, self._worker(store))
+                if row.status == Status.QUEUED:
+                    begun = queued.beginning(row)
+                    store.backend.commit(begun)
+                    row = begun.run
+                with self.log.op("end", run):
+                    if row.status != Status.SUCCEEDED:  # an earlier try may have done it
+                        store.backend.commit(queued.ending(row))
+
+    def _worker(self, store: everstep.Store) -> Worker:
+        """One for each handle: it dies with it."""
+        if self._working is None or self._working[0] is not store:
+            self._working = (store, new_worker(3600))
+        return self._working[1]
+
+    def _taken(self, backend: Backend, run: str, worker: Worker) -> RunRow:
+        backend.free()
+        others = [other for jobs in model.JOBS for other in jobs if other != run]
+        with self.log.op("take", run):
+            found = backend.claim(Claim(worker, ["jobs"], [queued.WORKFLOW], 9, others))
+        row = found[0].row if found else backend.run(run)
+        if row is None or (row.worker != worker.id and row.status != Status.SUCCEEDED):
+            self.log.say(Entry("wrong", "take", run, error=f"nobody has it, and it is not given: {row!r:.200}"))
+            raise NotFound(f"the run {run!r} is not given")
+        return row
 
 
 def _whole(report: Any) -> Any:

@@ -30,11 +30,14 @@ CREATE TABLE {schema}.runs (
     "check" bytea NOT NULL
 ) WITH (fillfactor = 50);
 
-CREATE INDEX runs_status ON {schema}.runs (status, pk);
+-- Those that may go on, and those that have ended: who looks for work never meets the second, however many they are.
+CREATE INDEX runs_active ON {schema}.runs (status, pk) WHERE status IN ('queued', 'running', 'waiting');
+CREATE INDEX runs_ended ON {schema}.runs (status, pk) WHERE status NOT IN ('queued', 'running', 'waiting');
 CREATE INDEX runs_workflow ON {schema}.runs (workflow, pk) WHERE workflow IS NOT NULL;
 CREATE INDEX runs_session ON {schema}.runs (session, pk) WHERE session IS NOT NULL;
 CREATE INDEX runs_parent ON {schema}.runs (parent, pk) WHERE parent IS NOT NULL;
 CREATE INDEX runs_family ON {schema}.runs (family);
+CREATE INDEX runs_created ON {schema}.runs (created_at);
 
 CREATE TABLE {schema}.run_tags (
     tag text COLLATE "C" NOT NULL,

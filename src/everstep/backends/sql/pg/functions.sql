@@ -28,6 +28,13 @@ BEGIN
 END
 $$;
 
+-- A write that the manifest cannot count is undone: nothing would prove it.
+CREATE OR REPLACE FUNCTION {schema}.no_bucket(p_bucket smallint) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    RAISE EXCEPTION 'bucket % of the manifest is gone', p_bucket USING ERRCODE = 'data_corrupted';
+END
+$$;
+
 -- Change the sum in the manifest, in one bucket; gives the bucket's number of writes, which is the stamp of chunks.
 -- Only a bucket is locked until the transaction ends, and each open store has one: so writers rarely wait for each other.
 CREATE OR REPLACE FUNCTION {schema}.count(p_bucket smallint, p_delta numeric, p_runs integer DEFAULT 0) RETURNS bigint
@@ -144,6 +151,9 @@ BEGIN
         total = total + p_delta, runs = runs + CASE WHEN p_was_check IS NULL THEN 1 ELSE 0 END, writes = writes + 1,
         latest = v_pk, latest_commit = v_commit
     WHERE bucket = p_bucket RETURNING writes INTO v_stamp;
+    IF v_stamp IS NULL THEN
+        PERFORM {schema}.no_bucket(p_bucket);
+    END IF;
 
     IF p_seqs <> '{}' THEN
         INSERT INTO {schema}.records (run, seq, kind, epoch, at, number, note, tags, meta, digest, body_digest, body)
@@ -196,25 +206,26 @@ BEGIN
 END
 $$;
 
--- The commit that nearly all are: one record, nothing of the row changes but its head. Does what commit_run does, with less to say and to ask.
+-- The commit that nearly all are: one record, nothing of the row changes but its head. Does what commit_run does, with less to say and to ask:
+-- what follows from the row as it was is not sent.
 CREATE OR REPLACE FUNCTION {schema}.advance_run(
-    p_bucket smallint, p_delta numeric, p_was_epoch bigint, p_was_seq bigint, p_was_check bytea,
-    p_id text, p_updated_at bigint, p_head_seq bigint, p_checkpoints bigint, p_stored bigint, p_check bytea,
-    p_kind text, p_epoch bigint, p_at bigint, p_number bigint, p_note text, p_meta text, p_digest bytea, p_body bytea,
+    p_bucket smallint, p_delta numeric, p_epoch bigint, p_was_seq bigint, p_was_check bytea, p_id text, p_at bigint, p_check bytea,
+    p_kind text, p_note text, p_meta text, p_digest bytea, p_body bytea,
     OUT code integer, OUT waiting bigint, OUT epoch_now bigint, OUT seq_now bigint
 ) LANGUAGE plpgsql VOLATILE SET lock_timeout = '{lock_timeout}' AS $$
 DECLARE
     v_pk bigint;
+    v_number bigint;
     v_commit bigint;
 BEGIN
     UPDATE {schema}.runs SET
-        updated_at = p_updated_at, head_seq = p_head_seq, head_digest = p_digest, checkpoints = p_checkpoints, stored = p_stored,
-        "check" = p_check
-    WHERE id = p_id AND epoch = p_was_epoch AND head_seq = p_was_seq AND "check" = p_was_check
-    RETURNING pk INTO v_pk;
+        updated_at = p_at, head_seq = p_was_seq + 1, head_digest = p_digest, stored = stored + length(p_body),
+        checkpoints = checkpoints + CASE WHEN p_kind = 'checkpoint' THEN 1 ELSE 0 END, "check" = p_check
+    WHERE id = p_id AND epoch = p_epoch AND head_seq = p_was_seq AND "check" = p_was_check
+    RETURNING pk, checkpoints INTO v_pk, v_number;
     IF v_pk IS NULL THEN
         SELECT epoch, head_seq INTO epoch_now, seq_now FROM {schema}.runs WHERE id = p_id;
-        code := CASE WHEN epoch_now IS NULL THEN 2 WHEN epoch_now <> p_was_epoch THEN 3 ELSE 4 END;
+        code := CASE WHEN epoch_now IS NULL THEN 2 WHEN epoch_now <> p_epoch THEN 3 ELSE 4 END;
         RETURN;
     END IF;
     IF current_setting('synchronous_commit') = 'off' THEN
@@ -222,9 +233,12 @@ BEGIN
     END IF;
     v_commit := nextval('{schema}.commits');
     UPDATE {schema}.manifest SET total = total + p_delta, writes = writes + 1, latest = v_pk, latest_commit = v_commit WHERE bucket = p_bucket;
+    IF NOT FOUND THEN
+        PERFORM {schema}.no_bucket(p_bucket);
+    END IF;
     INSERT INTO {schema}.records (run, seq, kind, epoch, at, number, note, meta, digest, body)
-    VALUES (v_pk, p_head_seq, p_kind, p_epoch, p_at, p_number, p_note, p_meta, p_digest, p_body);
-    INSERT INTO {schema}.feed_new (id, run, seq, count) VALUES (v_commit, v_pk, p_head_seq, 1);
+    VALUES (v_pk, p_was_seq + 1, p_kind, p_epoch, p_at, v_number, p_note, p_meta, p_digest, p_body);
+    INSERT INTO {schema}.feed_new (id, run, seq, count) VALUES (v_commit, v_pk, p_was_seq + 1, 1);
     code := 0;
     SELECT count(*) INTO waiting FROM {schema}.letters WHERE run = v_pk;
 END
@@ -273,7 +287,9 @@ BEGIN
     VALUES (v_pk, p_name, p_due, p_at, p_key, p_body, p_check) ON CONFLICT DO NOTHING;
     IF FOUND THEN
         PERFORM {schema}.count(p_bucket, {schema}.number_of(p_check));
-        PERFORM {schema}.settle_task(p_bucket, v_pk);
+        -- Who has the run reads the letter; if that one died, the place is ready already, or will be.
+        PERFORM 1 FROM {schema}.tasks WHERE run = v_pk FOR UPDATE;
+        PERFORM {schema}.settle_task(p_bucket, v_pk) FROM {schema}.runs WHERE pk = v_pk AND worker IS NULL;
         RETURN 0;
     END IF;
     PERFORM 1 FROM {schema}.letters WHERE run = v_pk AND name = p_name AND "check" = p_check AND p_again;

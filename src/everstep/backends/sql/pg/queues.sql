@@ -1,58 +1,97 @@
 -- What queues in PostgreSQL need: where runs wait, who takes them, what becomes of those whose worker died. {schema} is the store's own schema.
 -- A place is locked before what it depends on is looked at: of a letter that comes and a run that stops at the same time, the second sees the first.
 
--- MessagePack, as far as the row of a run has it: the digest of a row is that of its fields so packed (everstep.records).
-CREATE OR REPLACE FUNCTION {schema}.pack(p_number bigint) RETURNS bytea LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
-    SELECT CASE
-        WHEN p_number BETWEEN -32 AND 127 THEN substr(int8send(p_number), 8)
-        WHEN p_number BETWEEN 0 AND 255 THEN '\xcc' || substr(int8send(p_number), 8)
-        WHEN p_number BETWEEN 0 AND 65535 THEN '\xcd' || substr(int8send(p_number), 7)
-        WHEN p_number BETWEEN 0 AND 4294967295 THEN '\xce' || substr(int8send(p_number), 5)
-        WHEN p_number >= 0 THEN '\xcf' || int8send(p_number)
-        WHEN p_number >= -128 THEN '\xd0' || substr(int8send(p_number), 8)
-        WHEN p_number >= -32768 THEN '\xd1' || substr(int8send(p_number), 7)
-        WHEN p_number >= -2147483648 THEN '\xd2' || substr(int8send(p_number), 5)
-        ELSE '\xd3' || int8send(p_number)
-    END
+-- MessagePack, as far as the row of a run has it: the digest of a row is that of its fields so packed (everstep.records). In PL/pgSQL, whose plans a
+-- session keeps; functions in SQL would be planned anew at each claim.
+CREATE OR REPLACE FUNCTION {schema}.pack(p_number bigint) RETURNS bytea LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
+DECLARE
+    v_bytes bytea := int8send(p_number);
+BEGIN
+    IF p_number BETWEEN -32 AND 127 THEN
+        RETURN substr(v_bytes, 8);
+    ELSIF p_number >= 4294967296 THEN
+        RETURN '\xcf'::bytea || v_bytes;
+    ELSIF p_number >= 65536 THEN
+        RETURN '\xce'::bytea || substr(v_bytes, 5);
+    ELSIF p_number >= 256 THEN
+        RETURN '\xcd'::bytea || substr(v_bytes, 7);
+    ELSIF p_number >= 0 THEN
+        RETURN '\xcc'::bytea || substr(v_bytes, 8);
+    ELSIF p_number >= -128 THEN
+        RETURN '\xd0'::bytea || substr(v_bytes, 8);
+    ELSIF p_number >= -32768 THEN
+        RETURN '\xd1'::bytea || substr(v_bytes, 7);
+    ELSIF p_number >= -2147483648 THEN
+        RETURN '\xd2'::bytea || substr(v_bytes, 5);
+    END IF;
+    RETURN '\xd3'::bytea || v_bytes;
+END
 $$;
 
-CREATE OR REPLACE FUNCTION {schema}.pack(p_bytes bytea) RETURNS bytea LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
-    SELECT CASE
-        WHEN length(p_bytes) < 256 THEN '\xc4' || substr(int4send(length(p_bytes)), 4)
-        WHEN length(p_bytes) < 65536 THEN '\xc5' || substr(int4send(length(p_bytes)), 3)
-        ELSE '\xc6' || int4send(length(p_bytes))
-    END || p_bytes
+CREATE OR REPLACE FUNCTION {schema}.pack(p_bytes bytea) RETURNS bytea LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
+DECLARE
+    v_length bytea := int4send(length(p_bytes));
+BEGIN
+    IF length(p_bytes) < 256 THEN
+        RETURN '\xc4'::bytea || substr(v_length, 4) || p_bytes;
+    ELSIF length(p_bytes) < 65536 THEN
+        RETURN '\xc5'::bytea || substr(v_length, 3) || p_bytes;
+    END IF;
+    RETURN '\xc6'::bytea || v_length || p_bytes;
+END
 $$;
 
-CREATE OR REPLACE FUNCTION {schema}.pack(p_text text) RETURNS bytea LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
-    SELECT CASE
-        WHEN p_text IS NULL THEN '\xc0'::bytea
-        WHEN octet_length(p_text) < 32 THEN set_byte('\xa0', 0, 160 + octet_length(p_text)) || convert_to(p_text, 'UTF8')
-        WHEN octet_length(p_text) < 256 THEN '\xd9' || substr(int4send(octet_length(p_text)), 4) || convert_to(p_text, 'UTF8')
-        WHEN octet_length(p_text) < 65536 THEN '\xda' || substr(int4send(octet_length(p_text)), 3) || convert_to(p_text, 'UTF8')
-        ELSE '\xdb' || int4send(octet_length(p_text)) || convert_to(p_text, 'UTF8')
-    END
+CREATE OR REPLACE FUNCTION {schema}.pack(p_text text) RETURNS bytea LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+DECLARE
+    v_bytes bytea := convert_to(p_text, 'UTF8');
+    v_length integer := length(v_bytes);
+BEGIN
+    IF p_text IS NULL THEN
+        RETURN '\xc0'::bytea;
+    ELSIF v_length < 32 THEN
+        RETURN substr(int4send(160 + v_length), 4) || v_bytes;
+    ELSIF v_length < 256 THEN
+        RETURN '\xd9'::bytea || substr(int4send(v_length), 4) || v_bytes;
+    ELSIF v_length < 65536 THEN
+        RETURN '\xda'::bytea || substr(int4send(v_length), 3) || v_bytes;
+    END IF;
+    RETURN '\xdb'::bytea || int4send(v_length) || v_bytes;
+END
 $$;
 
-CREATE OR REPLACE FUNCTION {schema}.pack_tags(p_tags text) RETURNS bytea LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
-    SELECT CASE
-        WHEN count(*) < 16 THEN set_byte('\x90', 0, 144 + count(*)::integer)
-        ELSE '\xdc' || substr(int4send(count(*)::integer), 3)
-    END || coalesce(string_agg({schema}.pack(tag), '' ORDER BY place), '')
-    FROM json_array_elements_text(coalesce(p_tags, '[]')::json) WITH ORDINALITY AS t (tag, place)
+CREATE OR REPLACE FUNCTION {schema}.pack_tags(p_tags text) RETURNS bytea LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+DECLARE
+    v_tag text;
+    v_packed bytea := '';
+    v_count integer := 0;
+BEGIN
+    IF p_tags IS NULL THEN
+        RETURN '\x90'::bytea;
+    END IF;
+    FOR v_tag IN SELECT value FROM json_array_elements_text(p_tags::json) LOOP
+        v_packed := v_packed || {schema}.pack(v_tag);
+        v_count := v_count + 1;
+    END LOOP;
+    IF v_count < 16 THEN
+        RETURN substr(int4send(144 + v_count), 4) || v_packed;
+    END IF;
+    RETURN '\xdc'::bytea || substr(int4send(v_count), 3) || v_packed;
+END
 $$;
 
 -- What the check of a run's row is, or would be under another lease.
 CREATE OR REPLACE FUNCTION {schema}.row_check(p_run {schema}.runs, p_epoch bigint, p_worker text, p_since bigint) RETURNS bytea
-LANGUAGE sql IMMUTABLE AS $$
-    SELECT sha256(
-        '\xdc0014' || {schema}.pack(p_run.id) || {schema}.pack(p_run.key) || {schema}.pack(p_run.family) || {schema}.pack(p_run.workflow)
+LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    RETURN sha256(
+        '\xdc0014'::bytea || {schema}.pack(p_run.id) || {schema}.pack(p_run.key) || {schema}.pack(p_run.family) || {schema}.pack(p_run.workflow)
         || {schema}.pack(p_run.session) || {schema}.pack_tags(p_run.tags) || {schema}.pack(p_run.note) || {schema}.pack(p_run.meta)
         || {schema}.pack(p_run.parent) || {schema}.pack(p_run.parent_number) || {schema}.pack(p_run.created_at)
         || {schema}.pack(p_run.status) || {schema}.pack(p_run.updated_at) || {schema}.pack(p_run.head_seq) || {schema}.pack(p_run.head_digest)
         || {schema}.pack(p_run.checkpoints) || {schema}.pack(p_run.stored) || {schema}.pack(p_epoch) || {schema}.pack(p_worker)
         || {schema}.pack(p_since)
-    )
+    );
+END
 $$;
 
 -- Count what happens in a queue. Each open store counts in a bucket of its own, so that nobody waits for it.
@@ -205,6 +244,9 @@ DECLARE
     v_found record;
     v_left integer := p_most;
 BEGIN
+    -- The locks of all queues that have limits, in one order: two workers may ask for the same queues in another one.
+    PERFORM pg_advisory_xact_lock(hashtextextended('{schema} queue ' || q.name, 0))
+    FROM (SELECT substr(name, 7) AS name FROM {schema}.facts WHERE name = ANY (SELECT 'queue:' || n FROM unnest(p_queues) n) ORDER BY name) q;
     FOREACH v_queue IN ARRAY p_queues LOOP
         FOR v_found IN
             SELECT c.claimed, c.before, c.died, c.sound, c.run

@@ -16,6 +16,10 @@ INSERT INTO {schema}.format (version) VALUES (%s) ON CONFLICT (one) DO UPDATE SE
 -- Whether the schema is there; making it needs a right that filling it does not.
 SELECT EXISTS (SELECT 1 FROM pg_namespace WHERE nspname = %s)
 
+-- name: taken
+-- Whether the schema has any table.
+SELECT EXISTS (SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s AND c.relkind IN ('r', 'p', 'v', 'S'))
+
 -- name: alone
 -- Of many that open an empty database at once, one makes the tables.
 SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))
@@ -54,6 +58,7 @@ SELECT key, name, due, at, body, "check" FROM {schema}.letters WHERE run = (SELE
 SELECT r.id FROM (SELECT run, min(due) AS due FROM {schema}.letters WHERE due <= %s GROUP BY run) l JOIN {schema}.runs r ON r.pk = l.run
 WHERE r.status IN ('waiting', 'failed')
     AND NOT EXISTS (SELECT 1 FROM {schema}.letters p WHERE p.run = l.run AND p.name = 'pause')
+    AND NOT (%s AND EXISTS (SELECT 1 FROM {schema}.tasks t WHERE t.run = l.run))
 ORDER BY l.due, r.pk LIMIT %s
 
 -- name: settle_feed
@@ -165,6 +170,8 @@ UNION ALL SELECT 'letter ' || name || ' is for run ' || run || ', which is not t
 WHERE run NOT IN (SELECT pk FROM {schema}.runs)
 UNION ALL SELECT 'a prune mark is for run ' || run || ', which is not there' FROM {schema}.pruned WHERE run NOT IN (SELECT pk FROM {schema}.runs)
 UNION ALL SELECT 'an added base is for run ' || run || ', which is not there' FROM {schema}.bases WHERE run NOT IN (SELECT pk FROM {schema}.runs)
+UNION ALL SELECT 'a place in queue ' || queue || ' is for run ' || run || ', which is not there' FROM {schema}.tasks
+WHERE run NOT IN (SELECT pk FROM {schema}.runs)
 UNION ALL SELECT 'run number ' || pk || ' is there and has a tombstone' FROM {schema}.tombstones WHERE pk IN (SELECT pk FROM {schema}.runs)
 UNION ALL SELECT 'the feed has ' || coalesce(f.records, 0) || ' records of run number ' || r.pk || ', which has ' || r.head_seq
 FROM {schema}.runs r LEFT JOIN (
@@ -172,11 +179,38 @@ FROM {schema}.runs r LEFT JOIN (
 ) f ON f.run = r.pk WHERE coalesce(f.records, 0) <> r.head_seq
 UNION ALL SELECT 'the feed ends at position ' || position || ', its last entry at ' || coalesce((SELECT max(last) FROM {schema}.feed), 0)
 FROM {schema}.feed_end WHERE position <> coalesce((SELECT max(last) FROM {schema}.feed), 0)
+UNION ALL SELECT 'the end of the feed is not noted' WHERE NOT EXISTS (SELECT 1 FROM {schema}.feed_end)
+UNION ALL SELECT 'the entry of the feed at position ' || last || ' does not follow the one before it'
+FROM (SELECT last, count, lag(last, 1, 0::bigint) OVER (ORDER BY last) AS before FROM {schema}.feed) f WHERE last <> before + count OR count < 1
+UNION ALL SELECT DISTINCT 'the records of run number ' || run || ' do not follow each other in the feed' FROM (
+    SELECT run, seq, lag(seq + count, 1, 1::bigint) OVER (PARTITION BY run ORDER BY part, place) AS following FROM (
+        SELECT run, seq, count, 0 AS part, last AS place FROM {schema}.feed UNION ALL SELECT run, seq, count, 1, id FROM {schema}.feed_new
+    ) e
+) f WHERE seq <> following AND run <> 0
+UNION ALL SELECT 'the manifest has not all of its buckets' WHERE (SELECT count(*) FROM {schema}.manifest WHERE bucket BETWEEN 0 AND 63) <> 64
+UNION ALL SELECT 'a tag is listed for run number ' || pk || ', which is not there' FROM {schema}.run_tags
+WHERE pk NOT IN (SELECT pk FROM {schema}.runs)
+UNION ALL SELECT 'a meta value is listed for run number ' || pk || ', which is not there' FROM {schema}.run_meta
+WHERE pk NOT IN (SELECT pk FROM {schema}.runs)
 
 -- name: health
--- What the server says of itself, and whether this user may write.
-SELECT current_setting('server_version'), current_setting('fsync'), current_setting('synchronous_commit'), pg_is_in_recovery(),
-    current_setting('transaction_read_only'), has_table_privilege(%s, 'INSERT, UPDATE, DELETE')
+-- What the server says of itself, whether this user may write, and the server's time.
+SELECT current_setting('server_version'), current_setting('fsync'), pg_is_in_recovery(), current_setting('transaction_read_only'),
+    has_table_privilege(%s, 'INSERT, UPDATE, DELETE'), current_setting('full_page_writes'), current_setting('data_checksums'),
+    current_setting('autovacuum'), {schema}.now_us()
+
+-- name: sessions
+-- How many are connected, how many may be, for how many seconds the oldest transaction of this database is open, and whether what goes over the wire is
+-- encrypted or stays on the machine.
+SELECT (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend')::bigint,
+    current_setting('max_connections')::bigint - current_setting('superuser_reserved_connections')::bigint,
+    (SELECT coalesce(max(extract(epoch FROM clock_timestamp() - xact_start)), 0)::bigint FROM pg_stat_activity WHERE datname = current_database()),
+    coalesce((SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()), false) OR inet_client_addr() IS NULL
+        OR inet_client_addr() <<= '127.0.0.0/8'::inet OR inet_client_addr() = '::1'::inet
+
+-- name: dead_rows
+-- How many rows the tables have, and how many that nobody sees any more.
+SELECT coalesce(sum(n_live_tup), 0)::bigint, coalesce(sum(n_dead_tup), 0)::bigint FROM pg_stat_user_tables WHERE schemaname = %s
 
 -- name: place
 -- The place of one run.

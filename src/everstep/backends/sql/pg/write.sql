@@ -3,8 +3,7 @@
 -- name: advance
 -- One commit of one run that adds one record and changes nothing of the row but its head, as nearly all do.
 SELECT code, waiting, epoch_now, seq_now FROM {schema}.advance_run(
-    %b::smallint, %b::numeric, %b::bigint, %b::bigint, %b, %b, %b::bigint, %b::bigint, %b::bigint, %b::bigint, %b,
-    %b, %b::bigint, %b::bigint, %b::bigint, %b, %b, %b, %b
+    %b::smallint, %t::numeric, %b::bigint, %b::bigint, %b, %b, %b::bigint, %b, %b, %b, %b, %b, %b
 )
 
 -- name: commit

@@ -1,0 +1,76 @@
+"""Runs that wait in queues, for tests: put there, begun and ended by plain commits, as a program and a worker would write them.
+
+Relies on `store.writing` for records that prove themselves. Drives nothing: no function of a program is called here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from everstep import clock as clocks
+from everstep.backends.base import Backend, Commit
+from everstep.backends.queues import START, Claim, Claimed, Task
+from everstep.codec.frame import Framer
+from everstep.codec.values import encode
+from everstep.ids import new_id
+from everstep.records import Letter, RunRow, Status, Worker
+from everstep.store.writing import Chain, new_row
+
+WORKFLOW = "queued"
+_framer = Framer()
+
+
+def enqueue(backend: Backend, run: str | None = None, task: Task | None = None, delay: int = 0) -> RunRow:
+    """A new run that waits in a queue; `delay` is in microseconds."""
+    commit = enqueuing(run or new_id(), task or Task("q"), delay)
+    backend.commit(commit)
+    return commit.run
+
+
+def enqueuing(run: str, task: Task, delay: int = 0) -> Commit:
+    """The commit that `enqueue` makes."""
+    row = new_row(run, workflow=WORKFLOW)
+    row.status = Status.QUEUED.value
+    chain = Chain(_framer, row, None)
+    chain.start(workflow=WORKFLOW, task=[task.queue, task.priority, task.key, task.dedupe])
+    commit = chain.commit()
+    commit.letters, commit.task = [letter(row, START, delay)], task
+    return commit
+
+
+def letter(row: RunRow, name: str, delay: int | None = 0) -> Letter:
+    """A letter that is due after so many microseconds; None: never."""
+    now = clocks.clock.now_us()
+    return Letter.make(row.key, name, None if delay is None else now + delay, now, _framer.wrap(encode(None)))
+
+
+def take(backend: Backend, worker: Worker, most: int = 1, queues: tuple[str, ...] = ("q",)) -> list[Claimed]:
+    """The runs that a worker gets."""
+    return backend.claim(Claim(worker, queues, (WORKFLOW,), most))
+
+
+def beginning(row: RunRow) -> Commit:
+    """What a worker writes first."""
+    return _status(row, Status.RUNNING, read=(START, "retry"))
+
+
+def ending(row: RunRow, status: Status = Status.SUCCEEDED, letters: tuple[Letter, ...] = ()) -> Commit:
+    """How a worker lets go of a run: it has ended, or it waits, perhaps for one of these letters."""
+    retry = next((one.due for one in letters if one.name == "retry"), None)
+    about: dict[str, Any] = {} if retry is None else {"retry_at": retry}
+    return _status(row, status, letters=letters, about=about, worker=None, since=0)
+
+
+def _status(
+    row: RunRow,
+    status: Status,
+    letters: tuple[Letter, ...] = (),
+    read: tuple[str, ...] = (),
+    about: dict[str, Any] | None = None,
+    **changes: Any,
+) -> Commit:
+    chain = Chain(_framer, row, row)
+    chain.status(status, **(about or {}))
+    commit = chain.commit(**changes)
+    commit.letters, commit.read = letters, read
+    return commit

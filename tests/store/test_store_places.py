@@ -1,0 +1,218 @@
+"""The places of runs in queues are proven against the runs, and one that is lost or wrong is put right. On every kind of store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import apsw
+import psycopg
+import pytest
+
+import everstep
+from everstep.backends.queues import Place, Task
+from everstep.records import RunRow, Status
+from everstep.store.places import restore_places
+from everstep.testing.queued import beginning, ending, enqueue, letter, take
+from everstep.testing.rows import new_worker
+
+HOUR = 3_600_000_000
+Tamper = Callable[..., None]
+
+
+@pytest.fixture
+def tamper(places: Any, store: everstep.Store) -> Tamper:
+    """Changes, behind the store's back, the place of a run; with nothing to set, it is lost."""
+
+    def change(run: str, **values: Any) -> None:
+        if places.kind == "memory":
+            entry = store.backend._data.runs[run]  # type: ignore[attr-defined]
+            entry.waiting = _changed(entry.waiting, values) if values else None
+            return
+        home, _, schema = places._url.partition("schema=")
+        prefix = f'"{schema}".' if schema else ""
+        mark = "%s" if schema else "?"
+        sets = ", ".join(f"{name} = {mark}" for name in values)
+        head = f"UPDATE {prefix}tasks SET {sets}" if values else f"DELETE FROM {prefix}tasks"
+        sql, bound = f"{head} WHERE run = (SELECT pk FROM {prefix}runs WHERE id = {mark})", (*values.values(), run)
+        if schema:
+            with psycopg.connect(home.rstrip("?&"), autocommit=True) as server:
+                server.execute(sql.encode(), bound)
+        else:
+            connection = apsw.Connection(str(places.path))
+            connection.set_busy_timeout(5000)
+            connection.execute(sql, bound)
+            connection.close()
+
+    return change
+
+
+def _changed(waiting: Any, values: dict[str, Any]) -> Any:
+    for name, value in values.items():
+        if hasattr(waiting, name):
+            setattr(waiting, name, value)
+        else:
+            waiting.task = Task(**{field: getattr(waiting.task, field) for field in ("queue", "priority", "key", "dedupe")} | {name: value})
+    return waiting
+
+
+def begun(store: everstep.Store, run: str, worker: Any = None) -> RunRow:
+    """A run that a worker has taken and begun."""
+    (taken,) = take(store.backend, worker or new_worker())
+    assert taken.row is not None
+    assert taken.run == run
+    commit = beginning(taken.row)
+    store.backend.commit(commit)
+    return commit.run
+
+
+def complaints(store: everstep.Store) -> list[str]:
+    found = store.verify("records").problems
+    assert store.verify("quick").ok
+    assert [str(problem) for problem in store.verify("full").problems] == [str(problem) for problem in found]
+    return [f"{problem.where}: {problem.what.partition(';')[0]}" for problem in found]
+
+
+def one_of_everything(store: everstep.Store) -> dict[str, Place | None]:
+    """Runs in all the ways in which one can wait in a queue, or not wait any more."""
+    backend = store.backend
+    for name, status, letters in (
+        ("succeeded", Status.SUCCEEDED, ()),
+        ("failed", Status.FAILED, ()),
+        ("cancelled", Status.CANCELLED, ()),
+        ("retried", Status.FAILED, ("retry",)),
+        ("gate", Status.WAITING, ()),
+        ("timer", Status.WAITING, ("timer:sleep#0",)),
+    ):
+        enqueue(backend, name, Task("q", 1, "key", f"once {name}"))
+        row = begun(store, name)
+        backend.commit(ending(row, status, tuple(letter(row, n, HOUR) for n in letters)))
+    enqueue(backend, "paused", Task("q"))
+    row = backend.run("paused")
+    assert row is not None
+    backend.post(letter(row, "pause", None), "paused")
+    enqueue(backend, "given back")
+    backend.release(begun(store, "given back"))
+    enqueue(backend, "held", Task("q", 5))
+    begun(store, "held")
+    enqueue(backend, "dead", Task("q", 6))
+    worker = new_worker()
+    begun(store, "dead", worker)
+    assert backend.free([worker.id]) == 1
+    enqueue(backend, "later", Task("q"), HOUR)
+    enqueue(backend, "ready", Task("other", -3))
+    with store.run("loop", state={"n": 1}):
+        pass
+    return {name: backend.place(name) for name in (row.id for row in store.runs())}
+
+
+def test_the_places_of_runs_in_every_condition_are_right(store: everstep.Store) -> None:
+    found = one_of_everything(store)
+    assert {name for name, place in found.items() if place is None} == {"succeeded", "failed", "cancelled", "loop"}
+    assert complaints(store) == []
+    assert restore_places(store.backend, thorough=True) == []
+
+
+def test_a_lost_place_is_told_and_put_back_as_it_was(store: everstep.Store, tamper: Tamper) -> None:
+    before = one_of_everything(store)
+    for name, place in before.items():
+        if place is None:
+            continue
+        tamper(name)
+        assert complaints(store) == [f"run {name}: it has no place in queue {place.task.queue!r}, so no worker takes it"]
+        assert restore_places(store.backend, thorough=name == "retried") == [name]
+        now = store.backend.place(name)
+        assert now is not None
+        assert now.task == place.task
+        if name == "dead":  # who looks after the dead finds it once more
+            assert (now.ready, now.worker is None) == (None, False)
+        elif name == "given back":
+            assert now.ready is not None
+        else:
+            assert (now.ready, now.worker) == (place.ready, place.worker)
+        assert complaints(store) == []
+
+
+def test_all_lost_places_are_put_back_at_once(store: everstep.Store, tamper: Tamper) -> None:
+    before = {name: place for name, place in one_of_everything(store).items() if place is not None}
+    for name in before:
+        tamper(name)
+    assert len(complaints(store)) == len(before)
+    assert set(restore_places(store.backend)) == set(before) - {"retried"}
+    assert restore_places(store.backend, thorough=True) == ["retried"]
+    assert {place.run for place in store.backend.places()} == set(before)
+    assert complaints(store) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong", "what"),
+    [
+        ("later", {"queue": "elsewhere"}, "its place in queue 'elsewhere' is not the one that its first record asks for"),
+        ("later", {"priority": 7}, "its place in queue 'q' is not the one that its first record asks for"),
+        ("later", {"key": "x"}, "its place in queue 'q' is not the one that its first record asks for"),
+        ("timer", {"dedupe": "x"}, "its place in queue 'q' is not the one that its first record asks for"),
+        ("later", {"ready": None}, "its place in queue 'q' says another time than what the run waits for"),
+        ("timer", {"ready": 5}, "its place in queue 'q' says another time than what the run waits for"),
+        ("gate", {"ready": 5}, "its place in queue 'q' says another time than what the run waits for"),
+        ("paused", {"ready": 5}, "its place in queue 'q' says another time than what the run waits for"),
+        ("ready", {"worker": "w"}, "its place in queue 'other' says that worker w has it, but nobody does"),
+    ],
+)
+def test_a_wrong_place_is_told_and_put_right(store: everstep.Store, tamper: Tamper, name: str, wrong: dict[str, Any], what: str) -> None:
+    before = one_of_everything(store)[name]
+    tamper(name, **wrong)
+    assert complaints(store) == [f"run {name}: {what}"]
+    assert restore_places(store.backend, thorough=True) == [name]
+    assert store.backend.place(name) == before
+    assert complaints(store) == []
+
+
+@pytest.mark.parametrize("wrong", [{"worker": None}, {"worker": "another"}, {"ready": 5}])
+def test_a_place_that_does_not_know_its_worker_is_told_and_put_right(store: everstep.Store, tamper: Tamper, wrong: dict[str, Any]) -> None:
+    enqueue(store.backend, "held")
+    row = begun(store, "held")
+    tamper("held", **wrong)
+    assert complaints(store) == [f"run held: its place in queue 'q' does not say that worker {row.worker} has it"]
+    assert restore_places(store.backend, thorough=True) == ["held"]
+    place = store.backend.place("held")
+    assert place is not None
+    assert (place.worker, place.ready) == (row.worker, None)
+    store.backend.commit(ending(row))  # whoever has it goes on
+    assert complaints(store) == []
+
+
+def test_a_place_of_a_run_that_was_never_put_into_a_queue_is_told(store: everstep.Store) -> None:
+    from everstep.backends.base import Commit
+
+    with store.run("loop", state={"n": 1}):
+        pass
+    with store.run("open", state={"n": 1}) as run:
+        run.checkpoint()
+        row = store.backend.run("open")
+        assert row is not None
+        store.backend.commit(Commit(row, row, task=Task("q")))
+        assert complaints(store) == ["run open: its place in queue 'q' is one that its first record does not ask for"]
+    assert complaints(store) == []  # it went with the end of the run
+
+
+def test_a_run_that_failed_for_good_and_is_driven_again_needs_no_place(store: everstep.Store) -> None:
+    enqueue(store.backend, "again")
+    store.backend.commit(ending(begun(store, "again"), Status.FAILED))
+    row = store.backend.acquire("again", new_worker())
+    commit = beginning(row)
+    store.backend.commit(commit)
+    assert store.backend.place("again") is None
+    assert complaints(store) == []
+    assert restore_places(store.backend, thorough=True) == []
+
+
+def test_a_place_that_is_put_back_leaves_a_double_that_came_meanwhile_alone(store: everstep.Store, tamper: Tamper) -> None:
+    enqueue(store.backend, "first", Task("q", dedupe="once"))
+    tamper("first")
+    enqueue(store.backend, "second", Task("q", dedupe="once"))
+    assert restore_places(store.backend) == ["first"]
+    first, second = store.backend.place("first"), store.backend.place("second")
+    assert first is not None
+    assert second is not None
+    assert (first.task.dedupe, second.task.dedupe) == (None, "once")
+    assert complaints(store) == []

@@ -1,0 +1,103 @@
+"""The program that the tests of transactional steps kill, stop and overtake: `python transactional_worker.py '{"store": …, "place": …}'`.
+
+One workflow of n transactional steps. Each adds 1 to a total and leaves a line with its number. It dies, or waits for a word, at a point that it is told.
+"""
+
+import json
+import os
+import signal
+import sys
+import time
+from typing import Any
+
+import everstep
+from everstep.backends import ledger_sqlite
+from everstep.errors import EverstepError
+from everstep.runtime import transactional
+
+ASK: dict[str, Any] = json.loads(sys.argv[1])
+
+
+def say(*words: Any) -> None:
+    print(*words, flush=True)
+
+
+def at(point: str, number: int) -> None:
+    if ASK.get("point") != f"{point} {number}":
+        return
+    if ASK.get("do") == "die":
+        os.kill(os.getpid(), signal.SIGKILL)
+    say("at", point)
+    sys.stdin.readline()
+
+
+@everstep.step(transactional=ASK["place"])
+def add(sql: Any, number: int) -> int:
+    at("begun", number)
+    if ASK.get("shared", True):
+        sql.execute("UPDATE totals SET n = n + 1")
+    sql.execute(f"INSERT INTO lines VALUES ({number})")
+    at("written", number)
+    time.sleep(ASK.get("pause", 0))
+    return number * number
+
+
+@everstep.workflow
+def flow(n: int) -> int:
+    return sum(add(number) for number in range(n))
+
+
+def number_of(ticket: Any) -> int:
+    return int(ticket.address.partition("#")[2])
+
+
+def watch(store: everstep.Store) -> None:
+    """Points between the function and its record."""
+    check, keep, write = transactional.check, transactional.keep, everstep.Run._record_step
+
+    def checking(ticket: Any) -> None:
+        at("called", number_of(ticket))
+        check(ticket)
+
+    def keeping(ticket: Any, work: Any, result: Any) -> None:
+        at("returned", number_of(ticket))
+        keep(ticket, work, result)
+        at("kept", number_of(ticket))
+
+    def writing(run: Any, ticket: Any, due: Any) -> Any:
+        made = write(run, ticket, due)
+        at("recorded", number_of(ticket))
+        return made
+
+    transactional.check, transactional.keep, everstep.Run._record_step = checking, keeping, writing  # type: ignore[method-assign]
+    if ASK["place"] is True:
+        from everstep.backends.postgres_transaction import PostgresTransaction
+
+        end = PostgresTransaction._end
+
+        def ending(self: Any, commit: Any) -> None:
+            number = int((commit.records[0].note or "#0").partition("#")[2])
+            at("asked", number)
+            end(self, commit)
+            at("committed", number)
+
+        PostgresTransaction._end = ending  # type: ignore[method-assign]
+
+
+def main() -> None:
+    ledger_sqlite.BUSY_SECONDS = ASK.get("busy", 30.0)
+    options = {name: ASK[name] for name in ("lease_seconds",) if name in ASK}
+    with everstep.open(ASK["store"], **options) as store:
+        watch(store)
+        say("ready")
+        if ASK.get("wait"):
+            sys.stdin.readline()
+        try:
+            known = any(info.id == "r" and info.status == "failed" for info in store.runs())
+            outcome = store.resume("r") if known else store.start(flow, ASK["n"], id="r")
+            say(json.dumps({"status": outcome.status, "result": outcome.result, "error": type(outcome.error).__name__}))
+        except EverstepError as error:
+            say(json.dumps({"status": type(error).__name__, "message": str(error)}))
+
+
+main()

@@ -1,0 +1,132 @@
+"""What the workers of the tests do: the workflows that they know, and the process that drives them."""
+
+import json
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import everstep
+
+
+def note(path: Path, what: str, **more: Any) -> None:
+    """One line, in one write, so that those of many processes do not mix."""
+    line = {"what": what, "pid": os.getpid(), "at": time.monotonic_ns(), **more}
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    try:
+        os.write(descriptor, f"{json.dumps(line)}\n".encode())
+    finally:
+        os.close(descriptor)
+
+
+_here: list[Path] = []  # where it is noted what was done
+_store: list[everstep.Store] = []
+
+
+def say(what: str, **more: Any) -> int:
+    note(_here[0], what, run=everstep.current().id, **more)
+    return os.getpid()
+
+
+def count(steps: int) -> list[int]:
+    """So many steps."""
+    run = everstep.current()
+    return [run.step("work", say, f"step {step}") for step in range(steps)]
+
+
+def held(go: str, steps: int = 3) -> list[int]:
+    """Its second step waits until there is a file."""
+    run = everstep.current()
+
+    def wait() -> int:
+        pid = say("waits", again=run.step_again)
+        while not os.path.exists(go):
+            time.sleep(0.002)
+        say("goes on")
+        return pid
+
+    first = run.step("first", say, "first")
+    return [first, run.step("wait", wait), *(run.step("last", say, f"last {n}") for n in range(steps - 2))]
+
+
+def busy(key: str, seconds: float) -> int:
+    """Says when it begins and ends."""
+
+    def work() -> int:
+        say("begin", key=key)
+        time.sleep(seconds)
+        return say("end", key=key)
+
+    return everstep.current().step("work", work)
+
+
+def deadly(step: int = 1) -> str:
+    """Kills its worker in a step, always."""
+    run = everstep.current()
+    for n in range(step):
+        run.step("before", say, f"before {n}")
+
+    def die() -> None:
+        say("dies")
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    run.step("die", die)
+    return "lived"
+
+
+def sleeper(seconds: float) -> str:
+    run = everstep.current()
+    run.step("before", say, "before")
+    everstep.sleep(seconds)
+    run.step("after", say, "after")
+    return "slept"
+
+
+def asker() -> Any:
+    run = everstep.current()
+    run.step("before", say, "before")
+    answer = everstep.gate("ok", "Go on?")
+    run.step("after", say, "after")
+    return answer
+
+
+def parent(children: int) -> list[str]:
+    """Enqueues others from inside, and dies once in the midst of it."""
+    run, store = everstep.current(), _store[0]
+    found = [store.enqueue("count", 1, queue="children").id for _ in range(children)]
+
+    def die_once() -> None:
+        if not any(json.loads(line)["what"] == "dies" for line in _here[0].read_text().splitlines()):
+            say("dies")
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    run.step("die once", die_once)
+    return [*found, store.enqueue("count", 1, queue="children").id]
+
+
+FLOWS = {f.__name__: f for f in (count, held, busy, deadly, sleeper, asker, parent)}
+
+
+def know(notes: Path, *names: str, **options: Any) -> dict[str, Any]:
+    """Have this process know some of the workflows, or all."""
+    _here[:] = [notes]
+    return {name: everstep.workflow(FLOWS[name], name=name, **options) for name in names or FLOWS}
+
+
+def play(pipe: Any, url: str, notes: Path, names: tuple[str, ...], worker: dict[str, Any], options: dict[str, Any]) -> None:
+    """A worker that tells through its pipe. Options that begin with an underscore are for this function."""
+    lock = threading.Lock()
+    host, version = options.pop("_host", None), options.pop("_version", None)
+
+    def tell(said: dict[str, Any]) -> None:
+        with lock:
+            pipe.send(said)
+
+    know(notes, *names, **({} if version is None else {"version": version}))
+    with everstep.open(url, **options) as store:
+        _store.append(store)
+        if host is not None:  # as if it were on another machine
+            store.keeper.worker.host, store.keeper.worker.boot = host, "another boot"
+        store.worker(tell=tell, **worker).run()
