@@ -161,6 +161,15 @@ def test_runs_of_a_queue_are_listed_with_their_places(empty: Shop) -> None:
         assert f"held by {store.keeper.worker.id}" in empty.call("show", held.run).ok().out
 
 
+def test_after_an_answer_a_worker_goes_on_with_a_run_of_a_queue(empty: Shop) -> None:
+    empty.call("enqueue", "order", "tea", *IMPORT, "--id", "o").ok()
+    with empty.open() as store:
+        store.worker().run(until_idle=True)
+        assert empty.call("answer", "o", "boss", "yes").ok().err == "answered; a worker goes on with it\n"
+        store.worker().run(until_idle=True)
+        assert store.get("o").status == "succeeded"
+
+
 def test_show_tells_the_queue_of_a_run_that_has_ended(empty: Shop) -> None:
     empty.call("enqueue", "hello", *IMPORT, "--id", "h", "--priority", "3", "--key", f"of {KEY}").ok()
     assert re.search(r"queue +default, priority 3, key of \[redacted\]\nplace +ready since ", empty.call("show", "h").ok().out)
