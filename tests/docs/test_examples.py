@@ -27,6 +27,7 @@ def test_every_example_has_a_test() -> None:
         "chat_loop.py",
         "durable_steps.py",
         "own_types.py",
+        "queue_workers.py",
         "transactional_steps.py",
         "workflow_gate.py",
         "yaml_workflow.py",
@@ -48,6 +49,10 @@ def test_a_workflow_waits_for_a_person_and_survives_a_kill(tmp_path: Path) -> No
 def test_bills_are_paid_once_however_often_the_process_is_killed(tmp_path: Path) -> None:
     out = run("transactional_steps.py", tmp_path)
     assert "Done. 3 deaths, 10 bills. The accounts: {'us': 45, 'them': 55}" in out
+
+
+def test_the_runs_of_a_killed_worker_go_on_with_another(tmp_path: Path) -> None:
+    assert "All 10 runs succeeded." in run("queue_workers.py", tmp_path)
 
 
 def test_the_chat_goes_on_where_it_stopped(tmp_path: Path) -> None:

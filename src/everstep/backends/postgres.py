@@ -52,6 +52,7 @@ class PostgresBackend:
         self.url = self._address.url
         self._readers = Readers(self._address, patience, prepare(self._address, create))
         self._writer = Writer(self._address, os.urandom(1)[0] % BUCKETS, patience)
+        self._claims = Writer(self._address, (self._writer.bucket + 1) % BUCKETS, patience)  # commits do not wait while a worker asks for more
         self._leases = Leases(self._readers.sql, self._writer.sql, self._writer.bucket)
         self._lender = Lender(self._address)
         self._patience = patience
@@ -263,12 +264,12 @@ class PostgresBackend:
         self._write(lambda connection, _: upkeep.set_fact(connection, sql, bucket, name, value))
 
     def claim(self, claim: Claim) -> list[Claimed]:
-        sql, bucket = self._writer.sql["claim"], self._writer.bucket
+        self._check_open()
+        sql, bucket = self._claims.sql["claim"], self._claims.bucket
         if not claim.most:
             return []
         self._leases.own(claim.worker)
-        taken = self._write(lambda connection, _: queues.claim(connection, sql, bucket, claim))
-        assert isinstance(taken, list)
+        taken: list[Claimed] = self._claims.call(lambda connection, _: queues.claim(connection, sql, bucket, claim))
         return taken
 
     def free(self, known_dead: Sequence[str] = ()) -> int:
@@ -276,9 +277,8 @@ class PostgresBackend:
         dead = [*known_dead, *queues.dead_here(self._readers)]
         if not dead and self._readers.rows("abandoned") == [(False,)]:
             return 0
-        values = (self._writer.bucket, dead)
-        freed = self._write(lambda connection, _: execute(connection, self._writer.sql["free"], values)[0][0])
-        assert isinstance(freed, int)
+        values = (self._claims.bucket, dead)
+        freed: int = self._claims.call(lambda connection, _: execute(connection, self._claims.sql["free"], values)[0][0])
         return freed
 
     def place(self, run: str) -> Place | None:
@@ -325,6 +325,7 @@ class PostgresBackend:
         self._closed = True
         for bell in self._bells:
             bell.stop()
+        self._claims.close(lambda *_: None)
         self._writer.close(lambda connection, _: self._leases.forget(connection))
         self._readers.close()
         self._lender.close()

@@ -154,12 +154,12 @@ class Worker:
         """Whether there is, or will be by itself, something to do; True where nobody asked."""
         if self.stopping:
             return False
-        self._look_after_others(pool)
-        self._carry_out_orders()
         free = 0 if self._suspects.one_is_alone(self._store.backend, self.jobs) else self.concurrency - len(self.jobs)
         taken = self._store.keeper.claim(self.queues, flows.known(), free, list(self._left)) if free else []
         for claimed in self._suspects.choose(taken, bool(self.jobs), self._decline):
             self._begin(pool, claimed)
+        self._carry_out_orders()  # after that: what is wrong with an order or a schedule keeps nobody from working
+        self._look_after_others(pool)
         return not asked or bool(taken) or bool(self.jobs) or self._store.backend.next_ready(self.queues) is not None
 
     def _begin(self, pool: ThreadPoolExecutor, claimed: Claimed) -> None:

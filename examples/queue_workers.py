@@ -1,0 +1,76 @@
+"""Runs in a queue, two workers, one of which is killed: python examples/queue_workers.py
+
+Ten runs of four steps wait in a queue. Two processes work on it; when half of the steps are done, one of them is killed with SIGKILL.
+The other goes on with its runs, after the last step that each had finished. With a store on PostgreSQL the workers could be on any machine: give its
+URL as an argument. Nothing leaves this machine otherwise.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import everstep
+
+RUNS, STEPS = 10, 4
+
+
+@everstep.step
+def brew(cup: int, part: int, ledger: str) -> str:
+    with Path(ledger).open("a") as lines:
+        lines.write(f"{cup}/{part}\n")
+    time.sleep(0.05)
+    return f"{part}"
+
+
+@everstep.workflow
+def coffee(cup: int, ledger: str) -> str:
+    return "".join(brew(cup, part, ledger) for part in range(STEPS))
+
+
+def work(url: str) -> None:
+    """What `everstep worker --import examples.queue_workers --queue coffee --concurrency 3 --until-idle` does."""
+    with everstep.open(url) as store:
+        store.worker("coffee", concurrency=3).run()
+
+
+def worker(url: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, __file__, "work", url])
+
+
+def done(ledger: Path) -> int:
+    return len(ledger.read_text().splitlines()) if ledger.exists() else 0
+
+
+def main(url: str) -> None:
+    ledger = Path(tempfile.mkdtemp(prefix="everstep-queue-"), "ledger.txt")
+    place = url or str(ledger.with_name("store.db"))
+    with everstep.open(place) as store:
+        cups = [store.enqueue(coffee, cup, str(ledger), queue="coffee") for cup in range(RUNS)]
+        print(f"{len(cups)} runs wait in the queue. Two workers start.")
+        workers = [worker(place), worker(place)]
+        while done(ledger) < RUNS * STEPS // 2:
+            time.sleep(0.01)
+        workers[0].send_signal(signal.SIGKILL)
+        print(f"Process {workers[0].pid} was killed (SIGKILL) after {done(ledger)} of {RUNS * STEPS} steps.")
+        results = {cup.wait(60).result for cup in cups}
+        workers[1].send_signal(signal.SIGTERM)  # it drains, and ends
+        workers[1].wait()
+        workers[0].wait()
+        (queue,) = (depth for depth in store.queues() if depth.queue == "coffee")
+        freed = sum(minute[3] for minute in queue.minutes)
+        again = done(ledger) - RUNS * STEPS
+        print(f"All {len(cups)} runs succeeded. {freed} were taken over; {again} steps that were running when the process died ran again.")
+        if results != {"0123"} or not 0 <= again <= 3 or not all(cup.status == "succeeded" for cup in cups):
+            raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["work"]:
+        work(sys.argv[2])
+    else:
+        main(sys.argv[1] if len(sys.argv) > 1 else "")
