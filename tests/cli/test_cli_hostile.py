@@ -32,7 +32,8 @@ READING = [
     ("answer", "gated"), ("restore", NAME), ("verify", "--depth", "full"), ("doctor",), ("prune", "--keep-last", "1", "--dry-run"),
     ("cleanup", "--completed", "delete", "--keep-within", "0s", "--dry-run"), ("gc", "--dry-run"), ("resume", NAME), ("resume", "failed", "--check"),
     ("show", "nobody\u202e\x1b[2J"), ("\x1b[2Jcommand",), ("run", "\x1b[2J.yaml"), ("explain", "\x1b[2J"), ("tag", NAME, f"{TAG}2"),
-    ("fork", NAME), ("config", "show"),
+    ("fork", NAME), ("config", "show"), ("queues",), ("runs", "--queue", TAG), ("show", "queued"), ("limit", TAG), ("limit", EVIL.replace("\x00", "")),
+    ("schedules",), ("schedules", "--json"), ("unschedule", TAG), ("enqueue", "\x1b[2Jflow"), ("enqueue", "\x1b[2J:x"),
 ]  # fmt: skip
 
 
@@ -54,6 +55,9 @@ def evil(tmp_path_factory: pytest.TempPathFactory) -> Path:
         with pytest.raises(ValueError), store.run("failed", **about) as run:
             run.step("fails", fails)
         store.fork(f"{NAME}@1", f"fork{HIDDEN_IN_NAMES}")
+        store.enqueue(EVIL, EVIL, id="queued", queue=TAG, key=EVIL, dedupe=EVIL)
+        store.limit(TAG, concurrency=1)
+        store.schedule(TAG, EVIL, EVIL, cron="0 0 * * *", queue=TAG, key=EVIL)
     return folder
 
 

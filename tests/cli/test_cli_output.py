@@ -27,7 +27,7 @@ READING = [
 ]  # fmt: skip
 TALKING = [
     ("fork", "loop", "f"), ("tag", "loop", "t"), ("answer", "waits", "boss", "yes"), ("pause", "waits"), ("prune", "--keep-last", "1"), ("gc",),
-    ("verify",), ("migrate",), ("init",), ("completion", "zsh"), ("run", f"{PROGRAMS}:hello"), ("restore", "loop", "-o", "x.json"),
+    ("verify",), ("migrate",), ("init",), ("enqueue", "hello", "--id", "q", "--import", str(PROGRAMS)), ("completion", "zsh"), ("run", f"{PROGRAMS}:hello"), ("restore", "loop", "-o", "x.json"),
 ]  # fmt: skip
 
 

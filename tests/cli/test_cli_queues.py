@@ -99,17 +99,17 @@ def test_queues_tell_what_waits_and_what_happened(empty: Shop) -> None:
         empty.call("enqueue", "hello", *IMPORT, "--id", f"h{n}").ok()
     empty.call("enqueue", "broken", *IMPORT, "--id", "b").ok()
     empty.call("enqueue", "order", "tea", *IMPORT, "--id", "o").ok()
-    empty.call("enqueue", "hello", *IMPORT, "--delay", "1h").ok()
-    (found,) = empty.json("queues")
-    assert (found["queue"], found["ready"], found["later"], found["waiting"], found["running"]) == ("default", 5, 1, 0, 0)
+    empty.call("enqueue", "hello", *IMPORT, "--delay", "1h", "--queue", "other").ok()
+    found, other = empty.json("queues")
+    assert (found["queue"], found["ready"], found["later"], found["waiting"], found["running"]) == ("default", 5, 0, 0, 0)
+    assert (other["queue"], other["ready"], other["later"], other["oldest"]) == ("other", 0, 1, None)
     with empty.open() as store:
-        worker = store.worker(tell=lambda event: worker.stop() if worker.counts.taken == 5 and not worker.jobs else None)
-        worker.run()
-    (found,) = empty.json("queues")
-    assert (found["ready"], found["later"], found["waiting"], found["oldest"]) == (0, 1, 1, None)
+        store.worker().run(until_idle=True)
+    found = empty.json("queues")[0]
+    assert (found["ready"], found["later"], found["waiting"], found["oldest"]) == (0, 0, 1, None)
     assert found["lately"] == {"minutes": 5, "taken": 5, "ended": 3, "failed": 1, "taken_over": 0}
-    assert re.search(r"default +0 +1 +1 +0 +5 taken, 3 ended, 1 failed", empty.call("queues").ok().out)
-    assert re.search(r"queue default +1 later, 1 waiting; in 5 min 5 taken, 3 ended, 1 failed", empty.call("stats").ok().out)
+    assert re.search(r"default +0 +0 +1 +0 +5 taken, 3 ended, 1 failed", empty.call("queues").ok().out)
+    assert re.search(r"queue default +1 waiting; in 5 min 5 taken, 3 ended, 1 failed", empty.call("stats").ok().out)
 
 
 def test_a_limit_that_is_not_named_stays(empty: Shop) -> None:
@@ -159,6 +159,15 @@ def test_runs_of_a_queue_are_listed_with_their_places(empty: Shop) -> None:
     with empty.open() as store:
         (held,) = store.keeper.claim(["mail"], ["hello"], 1, [])
         assert f"held by {store.keeper.worker.id}" in empty.call("show", held.run).ok().out
+
+
+def test_after_an_answer_a_worker_goes_on_with_a_run_of_a_queue(empty: Shop) -> None:
+    empty.call("enqueue", "order", "tea", *IMPORT, "--id", "o").ok()
+    with empty.open() as store:
+        store.worker().run(until_idle=True)
+        assert empty.call("answer", "o", "boss", "yes").ok().err == "answered; a worker goes on with it\n"
+        store.worker().run(until_idle=True)
+        assert store.get("o").status == "succeeded"
 
 
 def test_show_tells_the_queue_of_a_run_that_has_ended(empty: Shop) -> None:

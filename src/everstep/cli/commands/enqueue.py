@@ -37,7 +37,7 @@ def command(
 
     WORKFLOW is a YAML file, package.module:function, file.py:function, or the name of a workflow that a worker knows.
 
-    everstep enqueue flows.py:order tea --queue shop --delay 10min
+    For example: everstep enqueue flows.py:order tea --queue shop --delay 10min
     """
     app.import_modules((*app.imports(), *modules))
     flow = workflow_of(app, workflow)

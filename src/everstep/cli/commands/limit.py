@@ -44,7 +44,7 @@ class Rate(click.ParamType[tuple[int, float]]):
 def command(app: App, queue: str, concurrency: int | None, per_key: int | None, rate: tuple[int, float] | None, drop: bool) -> None:
     """Say how many runs of QUEUE may be driven at once, by all workers together. A limit that is not given stays; without any, print them.
 
-    everstep limit mail --concurrency 2 --rate 100/60s
+    For example: everstep limit mail --concurrency 2 --rate 100/60s
     """
     with app.open() as store:
         limits = limits_of(store, queue)

@@ -38,7 +38,7 @@ _OPTIONS = ("cron", "zone", "missed", "queue", "priority", "key")
 def command(app: App, name: str, workflow: str, arguments: tuple[str, ...], modules: tuple[str, ...], **options: Any) -> None:
     """Have WORKFLOW enqueued with ARGUMENTS at the times of --cron, under a NAME. A schedule of that name is changed.
 
-    everstep schedule report flows.py:report --cron '30 9 * * 1-5' --zone Europe/Berlin
+    For example: everstep schedule report flows.py:report --cron '30 9 * * 1-5'
     """
     app.import_modules((*app.imports(), *modules))
     flow = workflow_of(app, workflow)

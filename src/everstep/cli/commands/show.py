@@ -70,7 +70,12 @@ def _run(app: App, store: Any, run: Any, limit: int) -> None:
         return
     app.out.line(f"{app.out.style(run.id, 'bold')}  {app.out.status(run.status)}")
     app.out.pairs(
-        [*_about(app, run, checkpoints), ("queue", places.asked(app, task)), ("place", places.stands(app, place)), *_further(app, run)]
+        [
+            *_about(app, run, checkpoints),
+            ("queue", places.asked(app, task)),
+            ("place", places.stands(app, place)),
+            *_further(app, run, place is not None),
+        ]
     )
     _gates(app, run, gates)
     _list(app, checkpoints, run.checkpoints)
@@ -99,11 +104,11 @@ def _about(app: App, run: Any, checkpoints: Any) -> list[tuple[str, str]]:
     ]
 
 
-def _further(app: App, run: Any) -> list[tuple[str, str]]:
+def _further(app: App, run: Any, is_queued: bool) -> list[tuple[str, str]]:
     error = run.error
     return [
         ("error", cell(app.redactor.text(f"{error['type']}: {error['message']}"), 1_000) if error else ""),
-        ("next", app.out.style(_next(run), "dim") if app.out.terminal else ""),
+        ("next", app.out.style(_next(run), "dim") if app.out.terminal and not is_queued else ""),
     ]
 
 

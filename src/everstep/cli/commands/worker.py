@@ -67,7 +67,7 @@ def command(
 
     Ctrl-C and SIGTERM drain: nothing new is taken, each run stops at the end of its step, and other workers go on with it. The second one ends at once.
 
-    everstep worker --import flows.py --queue mail --queue default --concurrency 16
+    For example: everstep worker --import flows.py --queue mail
     """
     options = {
         "queues": list(dict.fromkeys(queues)),
