@@ -172,3 +172,31 @@ def test_a_password_is_not_in_what_repair_says(tmp_path: Path) -> None:
     from everstep.backends.url import shown
 
     assert shown("postgresql://u:secret@h/d") == "postgresql://u@h/d"
+
+
+QUICK: tuple[Depth, ...] = ("quick", "records", "full")
+RECORDS, FULL = QUICK[1:], QUICK[2:]
+FOUND_BY: list[tuple[tuple[Depth, ...], str]] = [
+    *((QUICK, statement) for statement in (
+        "UPDATE everstep.runs SET note = 'other' WHERE pk = 1", "DELETE FROM everstep.runs WHERE pk = 1", "UPDATE everstep.tags SET at = at + 1",
+        "DELETE FROM everstep.letters", "UPDATE everstep.tombstones SET id = 'x'", "UPDATE everstep.facts SET value = 'x'",
+        "UPDATE everstep.pruned SET freed = freed + 1", "DELETE FROM everstep.bases", "UPDATE everstep.counters SET places = places + 1",
+        "UPDATE everstep.manifest SET runs = runs + 1 WHERE bucket = 0", "UPDATE everstep.runs SET head_seq = head_seq - 1 WHERE pk = 1",
+    )),
+    *((RECORDS, statement) for statement in (
+        "UPDATE everstep.records SET body = 'x' WHERE run = 1 AND seq = 9", "UPDATE everstep.records SET note = 'x' WHERE run = 1 AND seq = 9",
+        "DELETE FROM everstep.records WHERE run = 1 AND seq = 9", "UPDATE everstep.records SET at = at + 1 WHERE run = 1 AND seq = 9",
+    )),
+    *((FULL, statement) for statement in (
+        "UPDATE everstep.chunks SET frame = substr(frame, 2)", "DELETE FROM everstep.run_tags", "UPDATE everstep.run_meta SET item = 'x'",
+        "UPDATE everstep.feed SET seq = seq + 1 WHERE last = (SELECT max(last) FROM everstep.feed)", "DELETE FROM everstep.feed_new",
+    )),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("depths", "statement"), FOUND_BY)
+def test_each_depth_finds_what_it_promises(server: Server, whole: tuple[str, Truth], depths: tuple[Depth, ...], statement: str) -> None:
+    with copy_of(server, whole[0]) as copy:
+        assert all(verified(copy, depth).ok for depth in QUICK)
+        ask(copy, statement)
+        assert [depth for depth in QUICK if not verified(copy, depth).ok] == list(depths)

@@ -121,7 +121,9 @@ class Remains:
         return most if self.checkpoints is None else self.checkpoints - number
 
     def _fill(self, first: int, end: int, count: int, before: Record | None, framer: Framer) -> list[Record]:
-        likely = sorted(range(max(first, 2), end), key=lambda seq: (self.hints.get(seq, _CHECKPOINT) != _CHECKPOINT, seq))
+        following = self.records.get(end)
+        sure = end - 1 if following is not None and following.kind == Kind.BASE else 0  # a base stands right behind its checkpoint
+        likely = sorted(range(max(first, 2), end), key=lambda seq: (seq != sure, self.hints.get(seq, _CHECKPOINT) != _CHECKPOINT, seq))
         chosen = set(likely[:count])
         number, epoch, at = (before.number, before.epoch, before.at) if before is not None else (0, 0, self.row.created_at)
         out: list[Record] = []
