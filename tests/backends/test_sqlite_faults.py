@@ -10,7 +10,7 @@ from pathlib import Path
 
 import apsw
 import pytest
-from conftest import Child, finish
+from children import Child, finish
 
 from everstep.backends.base import Commit, Query
 from everstep.backends.sqlite import SqliteBackend

@@ -12,7 +12,7 @@ from typing import Any
 import apsw
 import msgpack
 import pytest
-from conftest import Child, finish
+from children import Child, finish
 
 from everstep.backends import sqlite_feed
 from everstep.backends.base import Commit, Query

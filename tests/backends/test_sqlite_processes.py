@@ -9,7 +9,7 @@ import warnings
 from pathlib import Path
 
 import pytest
-from conftest import Child, finish
+from children import Child, finish
 
 from everstep.backends.base import Commit, Query
 from everstep.backends.sqlite import SqliteBackend

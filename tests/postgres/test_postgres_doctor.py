@@ -8,7 +8,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from conftest import Child
+from children import Child
 
 import everstep
 from everstep.ids import new_id

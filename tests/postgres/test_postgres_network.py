@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from conftest import PREAMBLE
+from children import PREAMBLE
 from pg_network import INSTALL, Network, usable
 
 from everstep.backends.url import open_backend

@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import pytest
-from conftest import Child
+from children import Child
 
 import everstep
 from everstep.backends.postgres_connections import Address

@@ -9,7 +9,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from conftest import Child
+from children import Child
 
 from everstep.backends.base import Backend, Commit
 from everstep.backends.postgres import PostgresBackend

@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import Child
+from children import Child
 
 from everstep.errors import StoreError
 from everstep.testing import postgres

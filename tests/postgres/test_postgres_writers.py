@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from conftest import Child
+from children import Child
 
 from everstep.backends.base import Backend, Commit, Query
 from everstep.backends.postgres_leases import process_name
