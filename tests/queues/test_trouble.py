@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import everstep
-from everstep.runtime.schedules import PREFIX
+from everstep.clock import clock
+from everstep.runtime.schedules import PREFIX, fire
 
 
 @everstep.workflow
@@ -23,3 +25,27 @@ def test_a_damaged_schedule_and_damaged_orders_keep_nobody_from_working(
     assert [store.enqueue(queued_thrice, n).wait(30).result for n in range(3)] == [0, 3, 6]
     assert {said["code"] for said in heard if said["event"] == "trouble"} <= {"E500", "E407"}
     assert any(said["event"] == "trouble" for said in heard)
+
+
+def test_a_worker_that_ends_when_it_is_idle_does_not_wait_for_what_it_does_not_know(store: everstep.Store) -> None:
+    foreign, own = store.enqueue("nobody has this"), store.enqueue(queued_thrice, 4)
+    store.worker().run(until_idle=True)
+    assert (foreign.status, own.wait(0).result) == ("queued", 12)
+
+
+def test_a_schedule_that_was_left_for_years_is_fired_at_once(store: everstep.Store) -> None:
+    store.schedule("often", queued_thrice, 1, cron="* * * * *")
+    said = json.loads(store.backend.fact(PREFIX + "often") or "")
+    store.backend.set_fact(PREFIX + "often", json.dumps({**said, "next": 1_500_000_000_000_000 // 60_000_000 * 60_000_000}))
+    now = clock.now_us()
+    (fired,) = fire(store, now)
+    assert fire(store, now) == []
+    (plan,) = store.schedules()
+    assert 0 < plan.next.timestamp() - now / 1e6 <= 60
+    store.backend.set_fact(PREFIX + "often", json.dumps({**said, "missed": "all", "next": now // 60_000_000 * 60_000_000 - 300_000_000}))
+    assert len(fire(store, now)) == 5  # the newest of the six was fired before
+    store.backend.set_fact(
+        PREFIX + "often", json.dumps({**said, "missed": "skip", "next": 1_500_000_000_000_000 // 60_000_000 * 60_000_000})
+    )
+    assert fire(store, now) == []
+    assert fired.run.startswith("often-")

@@ -112,8 +112,8 @@ def _parse(name: str, said: dict[str, Any]) -> Schedule:
     )  # fmt: skip
 
 
-def times(cron: str, zone: str, after: int) -> Iterator[int]:
-    """The times of a cron expression after a moment, in microseconds. An hour that a clock change skips or repeats is fired once."""
+def times(cron: str, zone: str, moment: int, back: bool = False) -> Iterator[int]:
+    """The times of a cron expression after a moment, or `back` from it, in microseconds. An hour that a clock change skips or repeats is fired once."""
     from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
     from cronsim import CronSim, CronSimError
@@ -123,15 +123,15 @@ def times(cron: str, zone: str, after: int) -> Iterator[int]:
     except (ZoneInfoNotFoundError, ValueError, TypeError, OSError):
         raise InvalidArgument(f"{zone!r:.60} is no time zone", remedy="Give a name such as 'Europe/Berlin' or 'UTC'.") from None
     try:
-        following = CronSim(cron, datetime.fromtimestamp(after / 1e6, here))
+        following = CronSim(cron, datetime.fromtimestamp(moment / 1e6, here), reverse=back)
     except (CronSimError, TypeError, AttributeError) as error:
         raise InvalidArgument(
             f"{cron!r:.60} is no cron expression: {error}", remedy="Give minute, hour, day, month and weekday: '30 9 * * 1-5'."
         ) from None
     found = False
-    for moment in following:
+    for at in following:
         found = True
-        yield int(moment.astimezone(UTC).timestamp()) * 1_000_000
+        yield int(at.astimezone(UTC).timestamp()) * 1_000_000
     if not found:
         raise InvalidArgument(f"{cron!r:.60} never comes")
 
@@ -162,20 +162,18 @@ def _fire(store: Host, name: str, text: str, said: dict[str, Any], now: int) -> 
 
 
 def _due(said: dict[str, Any], now: int) -> tuple[list[int], int]:
-    """The times that are to be fired now, and the next one after that."""
-    due = [said["next"]]
-    for at in times(said["cron"], said["zone"], said["next"]):
-        if at > now:
-            return _wanted(due, said["missed"], now), at
-        due = [*due[1 - _MOST :], at]
-    raise Damaged("a schedule has no next time")
-
-
-def _wanted(due: list[int], missed: str, now: int) -> list[int]:
-    if missed == "all":
-        return due
-    last = due[-1]
-    return [last] if missed == "once" or now - last <= _LATE else []
+    """The times that are to be fired now, and the next one after that. Gone back from now: however many were missed, few are looked at."""
+    following = next(times(said["cron"], said["zone"], now))
+    wanted = _MOST if said["missed"] == "all" else 1
+    due: list[int] = []
+    for at in times(said["cron"], said["zone"], following, back=True):
+        if at < said["next"] or len(due) == wanted:
+            break
+        due.append(at)
+    due = due or [said["next"]]  # a time of the day that a clock change moved may look another one from behind
+    if said["missed"] == "skip":
+        due = [at for at in due if now - at <= _LATE]
+    return due[::-1], following
 
 
 def _enqueue(store: Host, plan: Schedule, task: Task, at: int) -> Fired | None:
