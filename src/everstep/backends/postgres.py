@@ -52,7 +52,9 @@ class PostgresBackend:
         self.url = self._address.url
         self._readers = Readers(self._address, patience, prepare(self._address, create))
         self._writer = Writer(self._address, os.urandom(1)[0] % BUCKETS, patience)
-        self._claims = Writer(self._address, (self._writer.bucket + 1) % BUCKETS, patience)  # commits do not wait while a worker asks for more
+        self._claims = Writer(
+            self._address, (self._writer.bucket + 1) % BUCKETS, patience
+        )  # commits do not wait while a worker asks for more
         self._leases = Leases(self._readers.sql, self._writer.sql, self._writer.bucket)
         self._lender = Lender(self._address)
         self._patience = patience
