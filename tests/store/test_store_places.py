@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 import everstep
 from everstep.backends.queues import Place, Task
 from everstep.records import RunRow, Status
+from everstep.runtime import signals
 from everstep.store.places import restore_places
 from everstep.testing.queued import beginning, ending, enqueue, letter, take
 from everstep.testing.rows import new_worker
@@ -215,4 +218,60 @@ def test_a_place_that_is_put_back_leaves_a_double_that_came_meanwhile_alone(stor
     assert first is not None
     assert second is not None
     assert (first.task.dedupe, second.task.dedupe) == (None, "once")
+    assert complaints(store) == []
+
+
+@everstep.workflow
+def plain(n: int) -> int:
+    return n
+
+
+@everstep.workflow
+def asking() -> str:
+    return str(everstep.gate("boss", ask="Go on?"))
+
+
+@everstep.workflow(retry=everstep.Retry(attempts=2, delay=3600, max_delay=3600))
+def failing() -> None:
+    raise OSError("down")
+
+
+def _drive(store: everstep.Store, **until: str) -> None:
+    """Have a worker drive the queue until runs have a status and nobody drives them."""
+    worker = store.worker(queues=["q"])
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    try:
+        while any((str(store.get(run).status), _held(store, run)) != (status, False) for run, status in until.items()):
+            time.sleep(0.02)
+    finally:
+        worker.stop()
+        thread.join()
+        signals.forget()
+
+
+def _held(store: everstep.Store, run: str) -> bool:
+    row = store.backend.run(run)
+    return row is not None and row.worker is not None
+
+
+def test_what_programs_enqueue_and_workers_drive_has_the_right_places_all_the_way(store: everstep.Store, tamper: Tamper) -> None:
+    for name, flow, args in (("plain", plain, (1,)), ("asking", asking, ()), ("failing", failing, ())):
+        store.enqueue(flow, *args, id=name, queue="q", priority=2, dedupe=name)
+    store.enqueue(plain, 2, id="later", queue="q", delay=3600)
+    assert complaints(store) == []
+    for name in ("plain", "asking"):
+        tamper(name)
+    assert len(complaints(store)) == 2
+    assert sorted(restore_places(store.backend)) == ["asking", "plain"]
+    assert complaints(store) == []
+    _drive(store, plain="succeeded", asking="waiting", failing="failed")
+    assert store.get("later").status == "queued"
+    assert complaints(store) == []
+    store.answer("asking", "boss", "yes")
+    assert complaints(store) == []
+    _drive(store, asking="succeeded")
+    store.pause("later")
+    assert complaints(store) == []
+    store.cancel("later")
     assert complaints(store) == []

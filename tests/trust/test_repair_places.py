@@ -17,6 +17,11 @@ from everstep.testing.rows import new_worker
 HOUR = 3_600_000_000
 
 
+@everstep.workflow
+def nightly() -> None:
+    """What a schedule starts."""
+
+
 @pytest.fixture
 def made(tmp_path: Path) -> tuple[Path, dict[str, Place]]:
     """A store with runs in a queue, and where they stand."""
@@ -40,6 +45,7 @@ def made(tmp_path: Path) -> tuple[Path, dict[str, Place]]:
         enqueue(backend, "deleted", Task("q"))
         store.delete("deleted")
         backend.set_fact(LIMITS + "q", Limits(concurrency=3).text())
+        store.schedule("nightly", nightly, cron="0 3 * * *", queue="other")
         assert store.verify("full").ok
         return path, {place.run: place for place in backend.places()}
 
@@ -79,6 +85,7 @@ def test_every_run_that_waits_in_a_queue_has_its_place_in_the_new_store(made: tu
     with everstep.open(path.with_name("new.db")) as store:
         assert {place.run: place for place in store.backend.places()} == expected
         assert store.backend.facts(LIMITS) == {LIMITS + "q": Limits(concurrency=3).text()}
+        assert [(one.name, one.cron) for one in store.schedules()] == [("nightly", "0 3 * * *")]
         assert store.verify("full").ok
 
 

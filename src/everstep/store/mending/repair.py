@@ -22,7 +22,7 @@ from everstep.store.mending.found import Finder, Found
 from everstep.store.mending.losses import Loss, Repaired
 from everstep.store.places import has_ended, task_in
 
-_KEPT = ("retention", LIMITS)
+_KEPT = ("retention", LIMITS, "schedule:")  # what people have set
 _MOST_UNKNOWN = 10_000  # places in a row that nothing tells of: what comes after more than that is a damaged number
 
 
@@ -78,7 +78,7 @@ class _Repair:
             raise NotAStore(f"{self.out.source}: nothing of an Everstep store proves itself in it")
         for name, value in self.wreck.facts(deep).items():
             self._total = shift(self._total, (), [fact_check(name, value)])
-            if name.startswith(_KEPT):  # others tell of the old store: when it was verified, when it was cleaned
+            if name.startswith(_KEPT):  # the others tell of the old store: when it was verified, when it was cleaned
                 self.builder.fact(name, value)
         self._bury(max(places, default=0), deep)
         self._tell_of_the_store()
@@ -188,7 +188,7 @@ class _Repair:
                 Loss(
                     None,
                     "manifest",
-                    "more stood in the store than was found: a tag, a letter, a retention, the limits of a queue or a newer row of a run",
+                    "more stood in the store than was found: a tag, a letter, a retention, a schedule, the limits of a queue or a newer row of a run",
                 )
             )
 
