@@ -3,10 +3,15 @@
 In full: `python -m everstep.testing.workers --deep`.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import worker_programs
+from worker_helpers import Notes, Working, until
 
+import everstep
+from everstep.testing.postgres import Server
 from everstep.testing.workers import __main__ as command
 from everstep.testing.workers import judge, scenes
 
@@ -24,6 +29,27 @@ def test_a_server_that_is_restarted_and_killed_loses_nothing(tmp_path: Path, mon
     monkeypatch.delenv("TEST_POSTGRES_URL", raising=False)  # one of its own, which may be stopped
     tally = scenes.play("restarts", scenes.SHORT, tmp_path)
     assert tally.ok, scenes.line(tally)
+
+
+def test_a_worker_that_lost_its_server_goes_on_by_itself_as_soon_as_that_is_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, working: Callable[..., Working]
+) -> None:
+    monkeypatch.delenv("TEST_POSTGRES_URL", raising=False)
+    notes = Notes(tmp_path / "notes")
+    worker_programs.know(notes.path, "held", "count")
+    with Server.start(fsync=False) as server, everstep.open(server.database(), patience=0.3) as store:
+        one = working(store)
+        run = store.enqueue("held", str(tmp_path / "go"))
+        until(lambda: notes.count("waits") == 1)
+        server.halt()
+        (tmp_path / "go").touch()
+        until(lambda: one.seen("given back", run=run.id))  # its step is done, and cannot be recorded
+        until(lambda: one.seen("trouble", code="E410"))
+        server.go_on()
+        until(lambda: one.seen("succeeded", run=run.id))
+        assert [notes.count(what) for what in ("first", "waits", "last 0")] == [1, 2, 1]
+        assert store.verify("full").ok
+        one.stop()
 
 
 def test_a_scene_that_went_wrong_is_told_and_makes_the_command_fail(

@@ -249,3 +249,17 @@ def test_a_worker_leaves_alone_what_a_program_of_its_process_drives(
     thread.join(60)
     assert found[0].status == "succeeded"
     assert [notes.count(what) for what in ("first", "waits", "last 0")] == [1, 1, 1]
+
+
+def test_a_worker_that_is_stopped_when_it_has_ended_or_not_begun_stops_nothing_else(store: everstep.Store, notes: Notes) -> None:
+    flows = worker_programs.know(notes.path, "count")
+    ended = store.worker()
+    ended.run(until_idle=True)
+    ended.stop()
+    assert store.start(flows["count"], 2).status == "succeeded"
+    early, waiting = store.worker(), store.enqueue("count", 1)
+    early.stop()
+    early.run()
+    assert waiting.status == "queued"
+    store.worker().run(until_idle=True)
+    assert waiting.status == "succeeded"

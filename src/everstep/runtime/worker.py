@@ -102,7 +102,7 @@ class Worker:
         self.concurrency = concurrency
         self.counts = Counts()
         self.jobs: dict[str, Job] = {}
-        self.stopping = False
+        self.stopping = self._running = False
         self._store = store
         self._recover = recover
         self._max_deaths = max_deaths
@@ -120,11 +120,13 @@ class Worker:
         """Work until somebody stops it; with `until_idle`, until nothing is left that could be done now or later without anybody's help."""
         silence = self._store.backend.bell(self._bell.ring)
         self._say("started", worker=self._store.keeper.worker.id, queues=self.queues, concurrency=self.concurrency)
+        self._running = True
         try:
             with self._hearing_signals(), ThreadPoolExecutor(self.concurrency, "everstep-run") as pool:
                 self._loop(pool, until_idle)
         finally:
             silence()
+            self._running = False
             signals.forget()
             self._tell_of_signal()
             self._say("stopped")
@@ -132,7 +134,8 @@ class Worker:
     def stop(self, number: int = signal.SIGTERM) -> None:
         """Take nothing new, and have each run stop at the end of its step; others go on with it at once."""
         self.stopping = True
-        signals.ask(number)
+        if self._running:  # else there is nothing to stop, and whatever is driven in this process next must not take it for its own
+            signals.ask(number)
         self._bell.ring()
 
     def _loop(self, pool: ThreadPoolExecutor, until_idle: bool) -> None:

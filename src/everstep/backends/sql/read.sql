@@ -222,9 +222,9 @@ SELECT min(first) FROM (
 SELECT max(priority) FROM tasks WHERE queue = ? AND ready IS NOT NULL AND priority < ?
 
 -- name: candidates
--- The runs of a queue and a priority that are ready.
-SELECT t.key, t.deaths, r.id, r.workflow FROM tasks t JOIN runs r ON r.pk = t.run
-WHERE t.queue = ? AND t.priority = ? AND t.ready IS NOT NULL AND t.ready <= ? ORDER BY t.ready, t.run
+-- The runs of a queue and a priority that are ready, behind one of them, at most so many.
+SELECT t.key, t.deaths, r.id, r.workflow, t.ready, t.run FROM tasks t JOIN runs r ON r.pk = t.run
+WHERE t.queue = ? AND t.priority = ? AND t.ready IS NOT NULL AND t.ready <= ? AND (t.ready, t.run) > (?, ?) ORDER BY t.ready, t.run LIMIT ?
 
 -- name: held
 -- How many runs of a queue are driven, by key.

@@ -98,6 +98,13 @@ class QueuesSuite(Suite):
         assert self.claimed(backend, 5, without=("left",)) == ["mine"]
         assert self.claimed(backend, 5, workflows=("other", "w")) == ["foreign", "left"]
 
+    def test_what_a_worker_knows_is_found_behind_many_that_it_does_not(self, backend: Backend) -> None:
+        names = [f"r{n}" for n in range(150)]
+        for n, name in enumerate(names):
+            self.enqueue(backend, name, workflow="w" if n % 70 == 69 or n > 147 else "other")
+        assert self.claimed(backend, 3) == ["r69", "r139", "r148"]
+        assert self.claimed(backend, 200, workflows=("w", "other")) == [name for name in names if name not in ("r69", "r139", "r148")]
+
     def test_a_run_that_ended_has_no_place(self, backend: Backend) -> None:
         for status in ("succeeded", "cancelled", "failed"):
             row = self.enqueue(backend, status)
