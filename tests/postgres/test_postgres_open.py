@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
@@ -227,3 +228,12 @@ def test_the_command_line_makes_a_store_looks_at_it_and_leaves_passwords_out(pla
     code, said = everstep_says("repair", "postgresql://u:secret@127.0.0.1:1/d", "out.db")
     assert code == 1, said
     assert "secret" not in said
+
+
+def test_no_command_that_names_its_store_tells_the_password(place: str, tmp_path: Path) -> None:
+    secret = place.replace("postgresql://postgres@", "postgresql://postgres:hidden@")
+    for words in (("init", "--store", secret), ("init", "--json", "--store", secret), ("repair", secret, str(tmp_path / "new.db"))):
+        code, said = everstep_says(*words)
+        assert code == 0, said
+        assert "postgresql://" in said
+        assert "hidden" not in said

@@ -24,6 +24,7 @@ store = ".everstep/store.db"
 def command(app: App, folder: str, config_file: bool) -> None:
     """Make a store in FOLDER: .everstep/store.db. One that is there already stays as it is."""
     import everstep
+    from everstep.backends.url import shown
 
     place = Path(folder) / ".everstep" / "store.db"
     if not Path(folder).is_dir():
@@ -32,6 +33,7 @@ def command(app: App, folder: str, config_file: bool) -> None:
     check_lasting(where)
     is_new = not _is_there(where)
     everstep.open(where).close()
+    where = shown(where)
     written = config_file and _write(Path(folder) / "everstep.toml")
     if app.out.as_json:
         app.out.data("init", {"store": where, "new": is_new, "config": str(Path(folder) / "everstep.toml") if written else None})
