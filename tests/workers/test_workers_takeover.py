@@ -15,6 +15,8 @@ from worker_helpers import PATIENCE, Hand, Notes, Working, until
 import everstep
 from everstep.errors import WorkerDied
 from everstep.runtime import lease, worker
+from everstep.testing.faults import takeovers
+from everstep.testing.postgres import Server
 
 Start = Callable[..., Hand]
 
@@ -97,6 +99,16 @@ def test_a_worker_that_was_stopped_and_overtaken_writes_nothing_when_it_wakes(
     assert notes.count("first") == times
     assert notes.count("waits") == 2 * times
     assert notes.count("last 0") == times
+
+
+def test_on_a_server_too_nothing_of_an_overtaken_writer_is_accepted(server: Server, tmp_path: Path) -> None:
+    urls = server.database(), server.database()
+    try:
+        count = takeovers.on_server(urls, tmp_path, 20)
+    finally:
+        for url in urls:
+            server.drop(url)
+    assert count.ok, str(count)
 
 
 def test_sigterm_lets_the_step_finish_and_others_go_on_at_once(store: everstep.Store, hands: Start, notes: Notes, tmp_path: Path) -> None:

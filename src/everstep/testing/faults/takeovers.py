@@ -62,21 +62,31 @@ def canary(folder: Path) -> bool:
     return broken.wrong > 0
 
 
-def _open(path: Path, unfenced: bool = False, **options: Any) -> Store:
-    backend: Any = open_backend(path, busy_ms=BUSY_MS)
+def on_server(urls: tuple[str, str], folder: Path, times: int, seed: int = 0, progress: Progress = None) -> Count:
+    """The same on a server: the addresses of two stores that nobody has opened yet, one for the canary."""
+    count, broken = Count("a worker wakes after a take-over, on a server"), Count("canary")
+    with count.timed():
+        _take_overs(folder / "takeovers", count, times, seed, progress, url=urls[0])
+        _take_overs(folder / "canary", broken, 4, 0, None, unfenced=True, url=urls[1])
+        count.tell_canary("a commit that ignores the epoch", broken.wrong > 0)
+    return count
+
+
+def _open(place: Path | str, unfenced: bool = False, **options: Any) -> Store:
+    backend: Any = open_backend(place, busy_ms=BUSY_MS) if isinstance(place, Path) else open_backend(place)
     return Store(Unfenced(backend) if unfenced else backend, **options)
 
 
-def work(pipe: Connection, path: Path, effects: Path, unfenced: bool) -> None:
+def work(pipe: Connection, place: Path | str, effects: Path, unfenced: bool) -> None:
     """A worker: told a plan, it drives a run until it is stopped; told "over", it takes a run over and ends it."""
     while True:
         kind, plan = pipe.recv()
         player = Player(pipe, plan, effects, slow=kind == "begin")
         if kind == "begin":
-            with _open(path, unfenced, lease_seconds=LEASE) as store:
+            with _open(place, unfenced, lease_seconds=LEASE) as store:
                 pipe.send(player.drive(store))
         else:
-            with _open(path) as store:
+            with _open(place) as store:
                 pipe.send(player.take_over(store))
 
 
@@ -166,11 +176,13 @@ def _plans(rng: random.Random) -> Iterator[Plan]:
         yield Plan(f"r{i}", *kinds[i % len(kinds)], rng.randrange(STEPS))
 
 
-def _take_overs(path: Path, count: Count, times: int, seed: int, progress: Progress, unfenced: bool = False) -> None:
-    effects = path.with_suffix(".effects")
+def _take_overs(
+    path: Path, count: Count, times: int, seed: int, progress: Progress, unfenced: bool = False, url: str | None = None
+) -> None:
+    place, effects = url or path, path.with_suffix(".effects")
     effects.touch()
     rng = random.Random(seed)  # noqa: S311
-    with _open(path) as store, Actor(work, path, effects, unfenced) as slow, Actor(work, path, effects, False) as heir:
+    with _open(place) as store, Actor(work, place, effects, unfenced) as slow, Actor(work, place, effects, False) as heir:
         plans = _plans(rng)
         while count.tried < times:
             _take_over(store, next(plans), slow, heir, effects, count, rng)
