@@ -21,13 +21,14 @@ from everstep.testing.postgres import Server
 Start = Callable[..., Hand]
 
 
+@pytest.mark.parametrize("flow", ["held", "aheld"])
 def test_runs_of_a_killed_worker_are_taken_over_at_once_on_its_machine(
-    store: everstep.Store, hands: Start, notes: Notes, tmp_path: Path
+    store: everstep.Store, hands: Start, notes: Notes, tmp_path: Path, flow: str
 ) -> None:
-    first = hands("held")
-    run = store.enqueue("held", str(tmp_path / "go"))
+    first = hands(flow)
+    run = store.enqueue(flow, str(tmp_path / "go"))
     until(lambda: notes.count("waits") == 1)
-    second = hands("held")
+    second = hands(flow)
     first.signal(signal.SIGKILL)
     taken = second.hear("taken", run=run.id)  # its lease has 12 s left: nobody waits for that
     assert taken["before"] is not None
@@ -111,14 +112,17 @@ def test_on_a_server_too_nothing_of_an_overtaken_writer_is_accepted(server: Serv
     assert count.ok, str(count)
 
 
-def test_sigterm_lets_the_step_finish_and_others_go_on_at_once(store: everstep.Store, hands: Start, notes: Notes, tmp_path: Path) -> None:
-    first = hands("held")
-    run = store.enqueue("held", str(tmp_path / "go"), 6)
+@pytest.mark.parametrize("flow", ["held", "aheld"])
+def test_sigterm_lets_the_step_finish_and_others_go_on_at_once(
+    store: everstep.Store, hands: Start, notes: Notes, tmp_path: Path, flow: str
+) -> None:
+    first = hands(flow)
+    run = store.enqueue(flow, str(tmp_path / "go"), 6)
     waiting = store.enqueue("count", 1)
     until(lambda: notes.count("waits") == 1)
     first.signal(signal.SIGTERM)
     assert first.hear("stopping")["signal"] == "SIGTERM"
-    second = hands("held", "count")
+    second = hands(flow, "count")
     assert waiting.wait(60).unwrap() == [second.pid]  # nothing new is taken by the first
     (tmp_path / "go").touch()
     assert run.wait(60).unwrap() == [first.pid, first.pid, *[second.pid] * 4]

@@ -1,5 +1,6 @@
 """What the workers of the tests do: the workflows that they know, and the process that drives them."""
 
+import asyncio
 import json
 import os
 import signal
@@ -49,6 +50,21 @@ def held(go: str, steps: int = 3) -> list[int]:
 
     first = run.step("first", say, "first")
     return [first, run.step("wait", wait), *(run.step("last", say, f"last {n}") for n in range(steps - 2))]
+
+
+async def aheld(go: str, steps: int = 3) -> list[int]:
+    """The same, async."""
+    run = everstep.current()
+
+    async def wait() -> int:
+        pid = say("waits", again=run.step_again)
+        while not os.path.exists(go):
+            await asyncio.sleep(0.002)
+        say("goes on")
+        return pid
+
+    first = await run.step("first", say, "first")
+    return [first, await run.step("wait", wait), *[await run.step("last", say, f"last {n}") for n in range(steps - 2)]]
 
 
 def busy(key: str, seconds: float) -> int:
@@ -106,7 +122,7 @@ def parent(children: int) -> list[str]:
     return [*found, store.enqueue("count", 1, queue="children").id]
 
 
-FLOWS = {f.__name__: f for f in (count, held, busy, deadly, sleeper, asker, parent)}
+FLOWS = {f.__name__: f for f in (count, held, aheld, busy, deadly, sleeper, asker, parent)}
 
 
 def know(notes: Path, *names: str, **options: Any) -> dict[str, Any]:
