@@ -165,7 +165,7 @@ def test_a_store_that_lost_whole_tables_still_gives_the_rest(server: Server, who
             target = tmp_path / f"{table}.db"
             done = everstep.repair(copy, target)
             assert Judge(truth, done, target).all() == [], table
-            assert done.runs == 8, table
+            assert done.runs == len(truth.runs), table
 
 
 def test_a_password_is_not_in_what_repair_says(tmp_path: Path) -> None:
