@@ -100,7 +100,8 @@ class MemoryBackend:
             data.runs[row.id], data.total, data.last, run.row, run.letters, data.fed = run, total, row.id, row, letters, len(data.feed)
             data.writes += 1
             if commit.task is not None:
-                run.waiting = Waiting(commit.task, run.place)
+                twin = self.twin(commit.task)
+                run.waiting = Waiting(commit.task if twin in (None, row.id) else replace(commit.task, dedupe=None), run.place)
             data.queues.settle(run)
 
     def _keep_chunks(self, family: bytes, chunks: Sequence[tuple[bytes, bytes]]) -> None:

@@ -44,6 +44,7 @@ from everstep.runtime.outcome import Outcome
 from everstep.runtime.playback import taken_over
 from everstep.runtime.suspects import Suspects
 from everstep.store.journal import error_body
+from everstep.store.places import restore_places
 from everstep.store.writing import Chain
 
 LOOK_SECONDS = 1.0
@@ -119,7 +120,9 @@ class Worker:
     def run(self, until_idle: bool = False) -> None:
         """Work until somebody stops it; with `until_idle`, until nothing is left that could be done now or later without anybody's help."""
         silence = self._store.backend.bell(self._bell.ring)
-        self._say("started", worker=self._store.keeper.worker.id, queues=self.queues, concurrency=self.concurrency)
+        restored = self._restore_places()
+        about = {"restored": restored} if restored else {}
+        self._say("started", worker=self._store.keeper.worker.id, queues=self.queues, concurrency=self.concurrency, **about)
         self._running = True
         try:
             with self._hearing_signals(), ThreadPoolExecutor(self.concurrency, "everstep-run") as pool:
@@ -137,6 +140,12 @@ class Worker:
         if self._running:  # else there is nothing to stop, and whatever is driven in this process next must not take it for its own
             signals.ask(number)
         self._bell.ring()
+
+    def _restore_places(self) -> list[str]:
+        """Places that were lost are put back before anything is taken. A store that cannot be reached now is no reason not to start."""
+        with suppress(EverstepError):
+            return restore_places(self._store.backend)
+        return []
 
     def _loop(self, pool: ThreadPoolExecutor, until_idle: bool) -> None:
         while True:

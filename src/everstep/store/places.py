@@ -118,18 +118,18 @@ def restore_places(backend: Backend, thorough: bool = False) -> list[str]:
 
 def _candidates(backend: Backend, placed: set[str], thorough: bool) -> Iterator[str]:
     for status in (*_OPEN, Status.FAILED) if thorough else _OPEN:
-        for run in _runs(backend, status):
+        for run in _runs(backend, status, thorough):
             if thorough or run not in placed:
                 placed.discard(run)
                 yield run
     yield from placed if thorough else ()
 
 
-def _runs(backend: Backend, status: Status) -> Iterator[str]:
+def _runs(backend: Backend, status: Status, thorough: bool) -> Iterator[str]:
     after = None
     while True:
         rows = backend.runs(Query(status=status.value, oldest_first=True, after=after, limit=_AT_ONCE))
-        yield from (row.id for _, row in rows)
+        yield from (row.id for _, row in rows if thorough or '"queue"' in (row.meta or ""))  # which `enqueue` gives each of its runs
         if len(rows) < _AT_ONCE:
             return
         after = rows[-1][0]

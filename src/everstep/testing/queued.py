@@ -14,6 +14,7 @@ from everstep.codec.frame import Framer
 from everstep.codec.values import encode
 from everstep.ids import new_id
 from everstep.records import Letter, RunRow, Status, Worker
+from everstep.store.query import to_meta
 from everstep.store.writing import Chain, new_row
 
 WORKFLOW = "queued"
@@ -29,7 +30,7 @@ def enqueue(backend: Backend, run: str | None = None, task: Task | None = None, 
 
 def enqueuing(run: str, task: Task, delay: int = 0) -> Commit:
     """The commit that `enqueue` makes."""
-    row = new_row(run, workflow=WORKFLOW)
+    row = new_row(run, workflow=WORKFLOW, meta=to_meta({"queue": task.queue}))
     row.status = Status.QUEUED.value
     chain = Chain(_framer, row, None)
     chain.start(workflow=WORKFLOW, task=[task.queue, task.priority, task.key, task.dedupe])

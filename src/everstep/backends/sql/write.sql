@@ -206,8 +206,11 @@ SELECT 1 FROM runs WHERE family = ? LIMIT 1
 DELETE FROM chunks WHERE family = ?
 
 -- name: add_task
--- A place in a queue.
-INSERT OR REPLACE INTO tasks (run, queue, priority, key, dedupe, ready, worker, deaths, seen) VALUES (?, ?, ?, ?, ?, NULL, NULL, 0, 0)
+-- A place in a queue. The word that makes doubles stays with the run that has it.
+INSERT INTO tasks (run, queue, priority, key, dedupe, ready, worker, deaths, seen)
+VALUES (?1, ?2, ?3, ?4, (SELECT ?5 WHERE NOT EXISTS (SELECT 1 FROM tasks WHERE queue = ?2 AND dedupe = ?5 AND run <> ?1)), NULL, NULL, 0, 0)
+ON CONFLICT (run) DO UPDATE SET queue = excluded.queue, priority = excluded.priority, key = excluded.key, dedupe = excluded.dedupe,
+    ready = NULL, worker = NULL, deaths = 0, seen = 0
 
 -- name: move_task
 -- Who has a run, or when it is ready.

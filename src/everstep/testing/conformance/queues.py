@@ -329,6 +329,15 @@ class QueuesSuite(Suite):
         assert backend.twin(Task("q", dedupe="mail 7")) is None
         self.enqueue(backend, "later", dedupe="mail 7")
 
+    def test_a_run_that_gets_its_place_later_takes_no_word_from_another(self, backend: Backend) -> None:
+        first = self.enqueue(backend, dedupe="one")
+        late = self.create(backend, "late", workflow="w")
+        commit = next_commit(late, kind="status")
+        commit.task = Task("q", 5, "k", "one")
+        backend.commit(commit)
+        places = {place.run: place.task for place in backend.places("q")}
+        assert places == {"late": Task("q", 5, "k", None), first.id: Task("q", 0, None, "one")}
+
     def test_of_many_doubles_at_once_one_gets_in(self, open_handle: OpenHandle) -> None:
         handles = [open_handle() for _ in range(3)]
         try:

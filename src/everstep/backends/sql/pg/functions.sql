@@ -197,7 +197,11 @@ BEGIN
         PERFORM {schema}.label(v_pk, p_old_labels, p_labels, p_old_items, p_items);
     END IF;
     IF p_queue IS NOT NULL THEN
-        INSERT INTO {schema}.tasks (run, queue, priority, key, dedupe, deaths, seen) VALUES (v_pk, p_queue, p_priority, p_lane, p_dedupe, 0, 0)
+        INSERT INTO {schema}.tasks (run, queue, priority, key, dedupe, deaths, seen) 
+        VALUES (v_pk, p_queue, p_priority, p_lane, (
+            -- The word that makes doubles stays with the run that has it.
+            SELECT p_dedupe WHERE NOT EXISTS (SELECT 1 FROM {schema}.tasks t WHERE t.queue = p_queue AND t.dedupe = p_dedupe AND t.run <> v_pk)
+        ), 0, 0)
         ON CONFLICT (run) DO UPDATE SET queue = excluded.queue, priority = excluded.priority, key = excluded.key, dedupe = excluded.dedupe,
             deaths = 0, seen = 0;
     END IF;
