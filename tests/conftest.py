@@ -54,9 +54,10 @@ class Places:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Stores of every kind where the store, the runtime and the upkeep are tested; elsewhere those that need no server."""
+    """Stores of every kind where the store and the runtime are tested, and with EVERSTEP_DEEP=1 its upkeep; elsewhere those that need no server."""
     if "places" in metafunc.fixturenames:
-        everywhere = Path(metafunc.definition.path).parent.name in ("store", "runtime", "queues", "trust")
+        deep = ("trust",) if os.environ.get("EVERSTEP_DEEP") else ()
+        everywhere = Path(metafunc.definition.path).parent.name in ("store", "runtime", "queues", *deep)
         metafunc.parametrize("places", ["memory", "sqlite", *(["postgres"] if everywhere else [])], indirect=True)
 
 

@@ -623,13 +623,13 @@ def test_a_pair_without_a_name_or_a_value_is_refused_by_every_option(option: tup
 def test_a_file_that_failed_as_it_was_loaded_is_loaded_anew(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", list(sys.path))
     program = shop.folder / "half_made_program.py"
-    program.write_text("def hello():\n    return 'half'\n\nraise OSError('not today')\n")
-    assert shop.call("run", "half_made_program.py:hello").code == 1
+    program.write_text("def halfway():\n    return 'half'\n\nraise OSError('not today')\n")
+    assert shop.call("run", "half_made_program.py:halfway").code == 1
     assert "half_made_program" not in sys.modules
-    assert "not today" in shop.call("run", "half_made_program.py:hello").err
-    program.write_text("import everstep\n\n@everstep.workflow\ndef hello():\n    return 'whole'\n")
+    assert "not today" in shop.call("run", "half_made_program.py:halfway").err
+    program.write_text("import everstep\n\n@everstep.workflow\ndef halfway():\n    return 'whole'\n")
     try:
-        assert shop.call("run", "half_made_program.py:hello").ok().out == "whole\n"
+        assert shop.call("run", "half_made_program.py:halfway").ok().out == "whole\n"
     finally:
         sys.modules.pop("half_made_program", None)
 

@@ -274,7 +274,8 @@ def test_endless_depth_is_cut_off() -> None:
     depth = 0
     while isinstance(value, list):  # or its end would be the interpreter's
         value, depth = value.pop(), depth + 1
-    assert (masked, levels) == (MASK, 251)
+    assert masked == MASK
+    assert 100 < levels <= 251  # less where the interpreter has no more room for calls
     assert (value, depth) == ("x", 100_000)  # what was given is as it was
 
 

@@ -221,17 +221,17 @@ def test_a_place_that_is_put_back_leaves_a_double_that_came_meanwhile_alone(stor
     assert complaints(store) == []
 
 
-@everstep.workflow
+@everstep.workflow(name="placed plain")
 def plain(n: int) -> int:
     return n
 
 
-@everstep.workflow
+@everstep.workflow(name="placed asking")
 def asking() -> str:
     return str(everstep.gate("boss", ask="Go on?"))
 
 
-@everstep.workflow(retry=everstep.Retry(attempts=2, delay=3600, max_delay=3600))
+@everstep.workflow(name="placed failing", retry=everstep.Retry(attempts=2, delay=3600, max_delay=3600))
 def failing() -> None:
     raise OSError("down")
 

@@ -127,8 +127,12 @@ class GuardedConnection(sqlite3.Connection):
         """Close it, in truth, which undoes what was not committed. A statement that another thread is in is stopped."""
         self.over = True
         self.interrupt()
-        with self.using:
+        while not self.using.acquire(timeout=0.05):
+            self.interrupt()  # one that had not begun yet when it was stopped first
+        try:
             super().close()
+        finally:
+            self.using.release()
 
 
 class SqliteLedger:
