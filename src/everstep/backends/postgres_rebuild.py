@@ -12,10 +12,11 @@ from typing import Any
 
 import psycopg
 
+from everstep.backends.packing import pack_ranges
 from everstep.backends.postgres_connections import Address, execute
 from everstep.backends.postgres_errors import translated
 from everstep.backends.postgres_format import begin_new
-from everstep.backends.postgres_rows import Values, items_of, pack_ranges, record_values, run_values
+from everstep.backends.postgres_rows import Values, items_of, record_values, run_values
 from everstep.backends.queues import Task, placed
 from everstep.backends.wreck import Entry
 from everstep.clock import clock

@@ -10,30 +10,12 @@ from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any
 
-from ormsgpack import packb, unpackb
-
 from everstep.backends.matching import meta_scalars
+from everstep.backends.packing import pack_tags, unpack_ranges, unpack_tags
 from everstep.errors import Damaged, DamagedFrame, DamagedRecord, DamagedRun
-from everstep.records import ZERO, Pruned, Ranges, Record, RunRow, fact_check
+from everstep.records import ZERO, Pruned, Record, RunRow, fact_check
 
 Values = tuple[Any, ...]
-
-
-def pack_tags(tags: tuple[str, ...]) -> str | None:
-    return json.dumps(tags, ensure_ascii=False) if tags else None
-
-
-def unpack_tags(text: str | None) -> tuple[str, ...] | None:
-    """The tags of a row, or None if the text is no list of texts."""
-    if text is None:
-        return ()
-    try:
-        tags = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
-        return None
-    return tuple(tags)
 
 
 def run_from(values: Values) -> RunRow:
@@ -111,22 +93,10 @@ def item(key: str, text: str) -> bytes:
 
 def pruned_from(run: str, values: Values) -> Pruned:
     key, packed, freed, at, packed_numbers, check = values
-    ranges, numbers = _unpack_ranges(packed), _unpack_ranges(packed_numbers)
+    ranges, numbers = unpack_ranges(packed), unpack_ranges(packed_numbers)
     if ranges is None or numbers is None:
         raise DamagedRun(f"the prune mark of run {run!r} is damaged")
     return Pruned(key, ranges, freed, at, numbers, check)
-
-
-def _unpack_ranges(data: bytes) -> Ranges | None:
-    try:
-        pairs = tuple((first, last) for first, last in unpackb(data))
-    except (ValueError, TypeError):
-        return None
-    return pairs if all(type(n) is int for pair in pairs for n in pair) else None
-
-
-def pack_ranges(ranges: Ranges) -> bytes:
-    return packb([list(pair) for pair in ranges])
 
 
 def fact_from(values: Values) -> tuple[str, str]:

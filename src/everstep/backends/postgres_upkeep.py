@@ -14,9 +14,10 @@ import psycopg
 
 from everstep import clock as clocks
 from everstep.backends.base import Manifest
+from everstep.backends.packing import pack_ranges, unpack_tags
 from everstep.backends.postgres_connections import Address, Connection, Readers, execute
 from everstep.backends.postgres_errors import GRANTS, translated
-from everstep.backends.postgres_rows import chunk_columns, items_or_none, pack_ranges, unpack_tags
+from everstep.backends.postgres_rows import chunk_columns, items_or_none
 from everstep.backends.upkeep import Census, Cut
 from everstep.errors import Conflict, Damaged, NotFound
 from everstep.records import MODULUS, fact_check

@@ -6,14 +6,12 @@ object, so that damage is an error of ours that names the row, never a TypeError
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
-from ormsgpack import packb, unpackb
-
 from everstep.backends.base import MAX_SEQ
+from everstep.backends.packing import pack_ranges, pack_tags, unpack_ranges, unpack_tags
 from everstep.errors import Damaged, DamagedRecord, DamagedRun
-from everstep.records import ZERO, Base, Letter, Pruned, Ranges, Record, RunRow, Tag, Tombstone, Worker, fact_check
+from everstep.records import ZERO, Base, Letter, Pruned, Record, RunRow, Tag, Tombstone, Worker, fact_check
 
 Values = tuple[Any, ...]
 
@@ -50,29 +48,12 @@ _TOMBSTONE = Columns(_INT, _TEXT, _BYTES, _BYTES, _INT, _INT, _INT, _BYTES, _INT
 _WORKER = Columns(_TEXT, _TEXT, _INT, _TEXT, _INT, _INT, _INT)
 
 
-def pack_tags(tags: tuple[str, ...]) -> str | None:
-    return json.dumps(tags, ensure_ascii=False) if tags else None
-
-
-def _unpack_tags(text: str | None) -> tuple[str, ...] | None:
-    """The tags of a row, or None if the text is no list of texts."""
-    if text is None:
-        return ()
-    try:
-        tags = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
-        return None
-    return tuple(tags)
-
-
 def run_from(values: Values, wanted: str | None = None) -> RunRow:
     """A run row, from all columns in the order of the table."""
     name = wanted if wanted is not None else values[1]
     if not _RUN.fit(values):
         raise DamagedRun(f"the row of run {name!r} is damaged: a column has the wrong type")
-    tags = _unpack_tags(values[6])
+    tags = unpack_tags(values[6])
     if tags is None:
         raise DamagedRun(f"the row of run {name!r} is damaged: its tags cannot be read")
     name, key, family, workflow, session = values[1:6]
@@ -94,7 +75,7 @@ def record_from(run: str, values: Values) -> Record:
         raise DamagedRecord(run, values[0] & MAX_SEQ, "a column has the wrong type")
     place, kind, epoch, at, number, note, tags, meta, digest, body_digest, body = values
     seq = place & MAX_SEQ
-    names = () if tags is None else _unpack_tags(tags)
+    names = () if tags is None else unpack_tags(tags)
     if names is None:
         raise DamagedRecord(run, seq, "its tags cannot be read")
     if body is not None:
@@ -130,28 +111,15 @@ def letter_values(pk: int, letter: Letter) -> Values:
 
 
 def pruned_from(run: str, values: Values) -> Pruned:
-    ranges, numbers = map(_unpack_ranges, (values[1], values[4])) if _PRUNED.fit(values) else (None, None)
+    ranges, numbers = map(unpack_ranges, (values[1], values[4])) if _PRUNED.fit(values) else (None, None)
     if ranges is None or numbers is None:
         raise DamagedRun(f"the prune mark of run {run!r} is damaged")
     key, _, freed, at, _, check = values
     return Pruned(key, ranges, freed, at, numbers, check)
 
 
-def _unpack_ranges(data: bytes) -> Ranges | None:
-    try:
-        found = unpackb(data)
-        pairs = tuple((first, last) for first, last in found)
-    except (ValueError, TypeError):
-        return None
-    return pairs if all(type(n) is int for pair in pairs for n in pair) else None
-
-
 def pruned_values(pk: int, mark: Pruned) -> Values:
-    return (pk, mark.key, _pack_ranges(mark.ranges), mark.freed, mark.at, _pack_ranges(mark.numbers), mark.check)
-
-
-def _pack_ranges(ranges: Ranges) -> bytes:
-    return packb([list(pair) for pair in ranges])
+    return (pk, mark.key, pack_ranges(mark.ranges), mark.freed, mark.at, pack_ranges(mark.numbers), mark.check)
 
 
 def base_from(run: str, values: Values) -> Base:

@@ -18,6 +18,7 @@ import apsw
 from everstep.backends import queries
 from everstep.backends.base import MAX_SEQ, Commit
 from everstep.backends.matching import meta_scalars
+from everstep.backends.packing import pack_tags
 from everstep.backends.queues import ENDED, Task, settled
 from everstep.backends.sqlite_feed import FeedWriter
 from everstep.backends.sqlite_format import FORMAT
@@ -25,7 +26,6 @@ from everstep.backends.sqlite_rows import (
     Values,
     base_values,
     letter_values,
-    pack_tags,
     pruned_values,
     record_values,
     run_from,
