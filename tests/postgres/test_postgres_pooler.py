@@ -80,7 +80,7 @@ def test_transactional_steps_work_through_a_pooler(place: str, pooler: str, serv
                     raise ValueError("no")
                 return number
 
-            with store.run(f"run {where is True}") as run:
+            with store.run(f"run-{where is True}") as run:
                 assert run.map(put, range(6)) == list(range(6))
                 with pytest.raises(ValueError, match="no"):
                     put(7)

@@ -611,10 +611,10 @@ def test_without_its_row_and_tombstone_a_run_is_listed_as_lost(made: tuple[Path,
     done, target = judged(made, broken)
     assert [(loss.what, loss.name) for loss in done.lost if loss.what == "run"] == [("run", f"number {place}")]
     with everstep.open(target) as store:
-        assert store.backend.manifest().places == 13
+        places = store.backend.manifest().places
         with store.run("new") as run:
             run.checkpoint()
-        assert place_of(target, "new") == 11
+        assert place_of(target, "new") == places + 1 > place
 
 
 def test_tags_come_back_from_the_records_and_lost_ones_are_named(made: tuple[Path, Path, Truth], broken: Path) -> None:

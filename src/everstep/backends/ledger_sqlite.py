@@ -130,6 +130,8 @@ class GuardedConnection(sqlite3.Connection):
         while not self.using.acquire(timeout=0.05):
             self.interrupt()  # one that had not begun yet when it was stopped first
         try:
+            self._ours = True
+            super().rollback()  # closing alone leaves it open as long as somebody holds a cursor of it
             super().close()
         finally:
             self.using.release()

@@ -19,6 +19,7 @@ from hypothesis import seed as seeded
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule, run_state_machine_as_test
 
+from everstep.errors import EverstepError
 from everstep.testing.faults.compared import guarded, refused, same
 from everstep.testing.faults.count import Count, Progress
 from everstep.testing.faults.hands import Refused, change, shorten
@@ -402,6 +403,6 @@ def canary(folder: Path) -> bool:
     for seed in range(5):
         try:
             run_state_machine_as_test(seeded(seed)(machine), settings=_settings(20))
-        except AssertionError:
+        except (AssertionError, EverstepError, ExceptionGroup):  # as a wrong answer, or as an error that nothing explains; or as both
             return True
     return False
