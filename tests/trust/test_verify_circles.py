@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 import everstep
-from everstep.errors import Damaged
-from everstep.records import Record
+from everstep.backends.base import Query
+from everstep.errors import Damaged, DamagedRun
+from everstep.records import Record, RunRow
+from everstep.testing.faults.careless import Wrapper
 
 
 def test_records_that_go_in_a_circle_are_no_endless_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,3 +50,22 @@ def test_a_row_with_the_number_of_another_one_is_damage(tmp_path: Path) -> None:
         assert not store.verify("records").ok
         with pytest.raises(Damaged):
             store.steps("r")
+
+
+class _NoRow(Wrapper):
+    """A store whose table of runs cannot be read anywhere."""
+
+    asked = 0
+
+    def runs(self, query: Query) -> list[tuple[int, RunRow]]:
+        type(self).asked += 1
+        raise DamagedRun("the row of a run cannot be read")
+
+
+def test_where_no_run_can_be_read_verify_looks_at_each_place_once_and_ends(tmp_path: Path) -> None:
+    with everstep.open(tmp_path / "s.db") as store:
+        for name in ("a", "b", "c"):
+            with store.run(name) as run:
+                run.checkpoint()
+        assert not everstep.Store(_NoRow(store.backend)).verify("quick").ok
+    assert _NoRow.asked < 20

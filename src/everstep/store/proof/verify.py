@@ -27,7 +27,7 @@ from everstep.store.proof.run_proof import RunProof
 __all__ = ["Depth", "Problem", "Report", "verify"]
 _AT_ONCE = 500
 _OVER = (Status.SUCCEEDED, Status.CANCELLED)
-_MOST_MISSES = 100_000  # places that are tried one by one to find the next row that can be read
+_MOST_MISSES = 10_000  # places that are tried one by one to find the next row that can be read
 
 
 def verify(backend: Backend, depth: Depth = "quick", progress: Progress | None = None, seconds: float | None = None) -> Report:
@@ -192,6 +192,7 @@ class _Check:
     def _rows(self) -> Iterator[tuple[int, RunRow]]:
         """Every run, oldest first. A row that cannot be read is passed over, and those behind it are found all the same."""
         after, limit, misses = 0, _AT_ONCE, 0
+        last = self._last_place()
         while True:
             try:
                 rows = self._backend.runs(Query(oldest_first=True, after=after, limit=limit))
@@ -200,7 +201,7 @@ class _Check:
                     self._add(error, "store")
                     self._proof.certain = False
                     after, misses = after + 1, misses + 1
-                    if misses > _MOST_MISSES:
+                    if misses > _MOST_MISSES or after > last:
                         return
                 limit = 1
                 continue
@@ -208,6 +209,13 @@ class _Check:
             if len(rows) < limit:
                 return
             after, limit = rows[-1][0], _AT_ONCE
+
+    def _last_place(self) -> int:
+        """Where the newest run stands, as far as that can be told: behind it nobody needs to look."""
+        try:
+            return self._backend.manifest().places
+        except Damaged:
+            return _MOST_MISSES
 
     def _unreachable(self) -> None:
         """What is left when all runs were looked at. With damage nobody knows what else is referred to."""
