@@ -8,7 +8,6 @@ from everstep.backends.queues import Place, Task, task_of
 from everstep.cli.app import App
 from everstep.cli.text import cell, duration, iso, plural
 from everstep.clock import clock
-from everstep.runtime.workflow import beginning
 from everstep.store.model import when
 
 
@@ -30,6 +29,8 @@ def of(store: Any, run: Any) -> tuple[Task | None, Place | None]:
     place = store.backend.place(run.id)
     if place is not None:
         return place.task, place
+    from everstep.runtime.workflow import beginning  # which takes as long to import as all the rest of a command
+
     row = store.backend.run(run.id)
     return (None if row is None else task_of(beginning(store, row))), None
 
