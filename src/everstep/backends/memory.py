@@ -101,7 +101,7 @@ class MemoryBackend:
             data.writes += 1
             if commit.task is not None:
                 twin = self.twin(commit.task)
-                run.waiting = Waiting(commit.task if twin in (None, row.id) else replace(commit.task, dedupe=None), run.place)
+                run.waiting = Waiting(commit.task if twin in (None, row.id) else commit.task._replace(dedupe=None), run.place)
             data.queues.settle(run)
 
     def _keep_chunks(self, family: bytes, chunks: Sequence[tuple[bytes, bytes]]) -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
 
 from everstep.errors import Damaged
 from everstep.records import Letter, RunRow, Status, Worker
@@ -19,8 +19,7 @@ START = "start"  # the letter that a run is woken by for the first time
 LIMITS = "queue:"  # what the limits of a queue are remembered as
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
+class Task(NamedTuple):
     """What was asked for: where a run waits, how urgent it is, which others of its key run at the same time, and what makes it a double."""
 
     queue: str
@@ -29,8 +28,7 @@ class Task:
     dedupe: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """Where a run stands in its queue. `ready` None: somebody has it, or it waits for something without a time.
 
     `deaths` counts the workers that died with it since it last got on.
@@ -43,8 +41,7 @@ class Place:
     deaths: int
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(NamedTuple):
     """How many runs of a queue, and of one key in it, may be driven at once, and how many may be taken in any `period` (microseconds)."""
 
     concurrency: int | None = None
@@ -69,8 +66,7 @@ class Limits:
             raise Damaged("the limits of a queue cannot be read", remedy="Set them anew.") from None
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(NamedTuple):
     """What a worker asks for: at most so many runs, of these queues in this order and of these workflows, without some runs."""
 
     worker: Worker
@@ -80,8 +76,7 @@ class Claim:
     without: Sequence[str] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Claimed:
+class Claimed(NamedTuple):
     """A run that a worker has now; without a row if that is damaged, and so could not be taken. `before` is who had it and died, if anybody did."""
 
     run: str
@@ -91,8 +86,7 @@ class Claimed:
     deaths: int
 
 
-@dataclass(frozen=True, slots=True)
-class Depth:
+class Depth(NamedTuple):
     """What is in a queue: how many runs could be taken now, are to come later, wait for something, are driven; since when the oldest one
     waits; and what happened in the last minutes, from the newest on: [taken, ended, failed, freed from dead workers]."""
 
@@ -218,7 +212,7 @@ def placed(row: RunRow, letters: Iterable[Letter], task: Task, once: set[tuple[s
     if gone is not None:
         return None
     if task.dedupe is not None and (task.queue, task.dedupe) in once:
-        task = replace(task, dedupe=None)
+        task = task._replace(dedupe=None)
     elif task.dedupe is not None:
         once.add((task.queue, task.dedupe))
     return Place(row.id, task, ready, row.worker, 0)

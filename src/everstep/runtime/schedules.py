@@ -10,7 +10,7 @@ import json
 from base64 import b64decode, b64encode
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal, cast, get_args
 
@@ -70,7 +70,7 @@ def schedule(
     if (before.get("cron"), before.get("zone")) == (cron, zone):
         following = min(following, before["next"])
     said = {
-        "workflow": order.name, "cron": cron, "zone": zone, "missed": missed, "task": asdict(order.task), "next": following,
+        "workflow": order.name, "cron": cron, "zone": zone, "missed": missed, "task": order.task._asdict(), "next": following,
         "input": b64encode(store.framer.wrap(encode([list(args), kwargs], "arguments"))).decode(),
     }  # fmt: skip
     store.backend.set_fact(PREFIX + name, json.dumps(said))

@@ -7,7 +7,7 @@ nothing here can lead to a second history.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from everstep.backends.base import Backend, Commit, Query
 from everstep.backends.queues import Place, Task, settled, task_of
@@ -48,7 +48,7 @@ class Standing:
             return f"{where} is one that its first record does not ask for"
         if self.over:
             return f"{where} is still there, although it has ended"
-        if place.task not in (task, replace(task, dedupe=None)):
+        if place.task not in (task, task._replace(dedupe=None)):
             return f"{where} is not the one that its first record asks for"
         if row.worker is not None:
             freed = place.worker is None and place.ready is not None and place.deaths > 0
@@ -141,7 +141,7 @@ def _put_right(backend: Backend, run: str) -> bool:
     if found is None or task is None or found.fault() is None:
         return False
     if task.dedupe is not None and backend.twin(task) not in (None, run):
-        task = replace(task, dedupe=None)  # another one came meanwhile, and was not refused
+        task = task._replace(dedupe=None)  # another one came meanwhile, and was not refused
     try:
         # Nothing of the run changes, so that whoever has it goes on; with the task, the backend makes the place anew, or removes it.
         backend.commit(Commit(found.row.copy(), found.row, task=task))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import click
 
@@ -60,7 +59,7 @@ def command(app: App, queue: str, concurrency: int | None, per_key: int | None, 
 
 def _changed(limits: Limits, concurrency: int | None, per_key: int | None, rate: tuple[int, float] | None) -> Limits:
     if concurrency is not None:
-        limits = replace(limits, concurrency=concurrency)
+        limits = limits._replace(concurrency=concurrency)
     if per_key is not None:
-        limits = replace(limits, per_key=per_key)
-    return limits if rate is None else replace(limits, rate=rate[0], period=int(rate[1] * 1e6))
+        limits = limits._replace(per_key=per_key)
+    return limits if rate is None else limits._replace(rate=rate[0], period=int(rate[1] * 1e6))
