@@ -103,7 +103,11 @@ class World:
 
 def outcome(process: "subprocess.Popen[str]") -> dict[str, Any]:
     """What a worker said at its end."""
-    said, _ = process.communicate(timeout=120)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.close()
+    said = process.stdout.read()  # not communicate: a line that was read before may have brought the next ones with it
+    process.wait(timeout=120)
     found: dict[str, Any] = json.loads(said.splitlines()[-1])
     return found
 
