@@ -103,9 +103,7 @@ class World:
 
 def outcome(process: "subprocess.Popen[str]") -> dict[str, Any]:
     """What a worker said at its end."""
-    assert process.stdin is not None
     assert process.stdout is not None
-    process.stdin.close()
     said = process.stdout.read()  # not communicate: a line that was read before may have brought the next ones with it
     process.wait(timeout=120)
     found: dict[str, Any] = json.loads(said.splitlines()[-1])
