@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ import psycopg
 import pytest
 
 import everstep
-from everstep.errors import InvalidArgument
+from everstep.errors import DamagedRun, InvalidArgument
+from everstep.runtime.orders import carry_out
 from everstep.testing.postgres import Server
 
 
@@ -70,11 +72,37 @@ def test_orders_that_nothing_can_come_of_are_told_and_hold_up_nobody(store: ever
     store.enqueue(queued_twice, 2, id="taken", connection=connection)
     store.enqueue(queued_twice, 3, id="damaged", connection=connection)
     connection.execute("UPDATE everstep_orders SET body = zeroblob(length(body)) WHERE run = 'damaged'")
+    connection.execute(
+        "INSERT INTO everstep_orders (run, body, digest) VALUES ('foreign', ?, ?)", (b"no frame", sha256(b"no frame").digest())
+    )
     store.enqueue(queued_twice, 4, id="good", connection=connection)
     connection.commit()
     store.worker(orders_in=[file], tell=heard.append).run(until_idle=True)
-    assert {(said["run"], said["code"]) for said in heard if said["event"] == "refused"} == {("taken", "E203"), ("damaged", "E500")}
+    assert {(said["run"], said["code"]) for said in heard if said["event"] == "refused"} == {
+        ("taken", "E203"),
+        ("damaged", "E500"),
+        ("foreign", "E500"),
+    }
     assert {run.id: run.status for run in store.runs()} == {"taken": "succeeded", "good": "succeeded"}
+    connection.close()
+
+
+def test_an_order_stays_where_it_is_while_the_store_is_damaged(
+    store: everstep.Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection = sqlite3.connect(tmp_path / "app.db")
+    store.enqueue(queued_twice, 6, id="ordered", connection=connection)
+    connection.commit()
+
+    def damaged(commit: Any) -> None:
+        raise DamagedRun("the page that the row is to go to cannot be read")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store.backend, "commit", damaged)
+        with pytest.raises(DamagedRun):
+            list(carry_out(store, [tmp_path / "app.db"]))
+    assert [done.error for done in carry_out(store, [tmp_path / "app.db"])] == [None]
+    assert store.get("ordered").status == "queued"
     connection.close()
 
 

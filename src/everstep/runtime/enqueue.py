@@ -23,10 +23,8 @@ from everstep.runtime.context import Frame, frame
 from everstep.runtime.host import Host
 from everstep.runtime.outcome import Outcome, recorded
 from everstep.runtime.run import Run
-from everstep.store.journal import result_body
 from everstep.store.query import check_text, to_meta
 from everstep.store.refs import find_run
-from everstep.store.writing import Chain, new_row
 
 DEFAULT = "default"
 _ENDED = (Status.SUCCEEDED, Status.FAILED, Status.CANCELLED)
@@ -118,21 +116,20 @@ def order_of(
     store: Host, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], task: Task, delay: float | timedelta | None
 ) -> Order:
     """An order, checked: what a worker could only fail with is refused here."""
-    if isinstance(function, str):
-        name, version, definition, stored = check_text(function, "workflow") or "", None, None, (args, kwargs)
-        if store._mask is not None:
-            stored = store._mask.call(lambda *_, **__: None, args, kwargs, name)
-    else:
-        flow = flows.as_workflow(function)
-        flows._refuse_misfit(flow, args, kwargs)
-        name, version, definition = flow.name, flow.version, flows._definition(store, flow)
-        stored = flows.as_stored(store, flow, args, kwargs)
-    form, body, chunks = result_body([list(stored[0]), stored[1]], "arguments", store.framer.wrap)
-    about = {
-        "workflow": name, "version": version, "input_digest": flows.digest_of(*stored), "definition": definition, "input": [form, body],
-        "task": [task.queue, task.priority, task.key, task.dedupe],
-    }  # fmt: skip
+    flow = None if isinstance(function, str) else flows.as_workflow(function)
+    name = flow.name if flow is not None else check_text(function, "workflow") or ""
+    about, chunks = flows.first_words(store, name, stored_input(store, function, args, kwargs), flow)
+    about["task"] = list(task)
     return Order(name, about, chunks, check_task(task), _microseconds(delay))
+
+
+def stored_input(store: Host, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> flows.Stored:
+    """An input as this store keeps it; refused if the workflow, where it is known, cannot take it."""
+    if not isinstance(function, str):
+        flow = flows.as_workflow(function)
+        flows.refuse_misfit(flow, args, kwargs)
+        return flows.as_stored(store, flow, args, kwargs)
+    return (args, kwargs) if store._mask is None else store._mask.call(lambda *_, **__: None, args, kwargs, function)
 
 
 def check_queue(name: Any) -> str:
@@ -166,14 +163,10 @@ def _microseconds(delay: Any) -> int:
 
 def commit_of(store: Host, order: Order, id: str) -> Commit:
     """The commit that makes the run."""
-    row = new_row(id, workflow=order.name, meta=to_meta({"queue": order.task.queue}))
-    row.status = Status.QUEUED.value
-    chain = Chain(store.framer, row, None)
-    chain.start(**order.about)
-    chain.chunks(order.chunks)
-    commit = chain.commit()
+    fields = {"workflow": order.name, "meta": to_meta({"queue": order.task.queue})}
+    commit = store.first_commit(id, fields, order.about, order.chunks, status=Status.QUEUED.value)
     now = clock.now_us()
-    commit.letters = [Letter.make(row.key, START, now + order.delay, now, store.framer.wrap(encode(None)))]
+    commit.letters = [Letter.make(commit.run.key, START, now + order.delay, now, store.framer.wrap(encode(None)))]
     commit.task = order.task
     return commit
 

@@ -21,7 +21,7 @@ from everstep.backends.queues import Task
 from everstep.clock import clock
 from everstep.codec.frame import unwrap
 from everstep.codec.values import decode, encode
-from everstep.errors import Damaged, EverstepError, InvalidArgument, StoreBusy
+from everstep.errors import Damaged, EverstepError, InvalidArgument, RunExists, StoreBusy, Unstorable
 from everstep.runtime.enqueue import Order, place
 from everstep.runtime.host import Host
 
@@ -50,7 +50,7 @@ def leave(store: Host, order: Order, run: str, connection: Any) -> None:
     """Put an order into the transaction that is open on a connection, or that this begins."""
     said = {
         "name": order.name, "about": order.about, "chunks": order.chunks, "delay": order.delay, "at": clock.now_us(),
-        "task": [order.task.queue, order.task.priority, order.task.key, order.task.dedupe],
+        "task": list(order.task),
     }  # fmt: skip
     body = store.framer.wrap(encode(said, "order"))
     values = (run, body, sha256(body).digest())
@@ -102,18 +102,21 @@ def _from_file(store: Host, file: str | os.PathLike[str]) -> Iterator[Carried]:
 
 
 def _carry(store: Host, left: Left) -> Carried:
+    """Make the run of one order. Only an order that nothing can ever come of is given up; trouble with the store is raised, and leaves it there."""
     _, run, body, digest = left
+    if not isinstance(body, bytes) or sha256(body).digest() != digest:
+        return Carried(str(run), Damaged(f"the order of run {run!r} does not match its digest", remedy="Enqueue it anew."))
     try:
-        if not isinstance(body, bytes) or sha256(body).digest() != digest:
-            raise Damaged(f"the order of run {run!r} does not match its digest", remedy="Enqueue it anew.")
-        said = decode(unwrap(body))
-        queue, priority, key, dedupe = said["task"]
-        late = max(0, said["delay"] - (clock.now_us() - said["at"]))
-        made = place(store, Order(said["name"], said["about"], said["chunks"], Task(queue, priority, key, dedupe), late), run)
-        return Carried(made.id)
-    except (Damaged, InvalidArgument) as error:
-        return Carried(str(run), error)
-    except EverstepError as error:
-        if error.code in ("E203", "E101"):  # the id is taken by another run: nothing can come of this order
-            return Carried(str(run), error)
-        raise
+        order = _read(body)
+    except (Damaged, ValueError, TypeError, KeyError) as error:
+        return Carried(run, Damaged(f"the order of run {run!r} cannot be read: {error}", remedy="Enqueue it anew."))
+    try:
+        return Carried(place(store, order, run).id)
+    except (RunExists, Unstorable, InvalidArgument) as error:
+        return Carried(run, error)
+
+
+def _read(body: bytes) -> Order:
+    said = decode(unwrap(body))
+    late = max(0, said["delay"] - (clock.now_us() - said["at"]))
+    return Order(said["name"], said["about"], said["chunks"], Task(*said["task"]), late)

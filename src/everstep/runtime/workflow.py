@@ -48,6 +48,7 @@ from everstep.store.journal import load_result, name_of, read, result_body
 from everstep.store.reading import checked
 from everstep.store.refs import find_run
 
+Stored = tuple[tuple[Any, ...], dict[str, Any]]
 _LONGEST_DEFINITION = 100_000
 _ENDED = (Status.SUCCEEDED, Status.FAILED, Status.CANCELLED)
 
@@ -123,7 +124,7 @@ def _source(function: Any) -> str:
 
 def start(store: Host, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], id: str | None, options: dict[str, Any]) -> Any:
     flow = as_workflow(function)
-    _refuse_misfit(flow, args, kwargs)
+    refuse_misfit(flow, args, kwargs)
     stored = as_stored(store, flow, args, kwargs)
     digest = digest_of(*stored)
     row = store.backend.run(check_id(id)) if id is not None else None
@@ -134,20 +135,28 @@ def start(store: Host, function: Any, args: tuple[Any, ...], kwargs: dict[str, A
         if row.status in _ENDED:
             return _ready(flow, _known_before(recorded(store, row)))
         changed = definition_change(store, row, flow, said, False)
-    about = {"workflow": flow.name, "version": flow.version, "input_digest": digest, "definition": _definition(store, flow)}
-    form, body, chunks = result_body([list(stored[0]), stored[1]], "arguments", store.framer.wrap)
-    about["input"] = [form, body]
+    about, chunks = first_words(store, flow.name, stored, flow)
     options = {**options, "about": about, "chunks": chunks, "seen": 1 if row is None else row.head_seq}
     attempt = _Attempt(store, flow, id or new_id(), args, kwargs, options, changed)
     return attempt.drive()
 
 
-def as_stored(store: Host, flow: Workflow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def first_words(store: Host, name: str, stored: Stored, flow: Workflow | None = None) -> tuple[dict[str, Any], list[tuple[bytes, bytes]]]:
+    """What the first record of a run says, and the chunks that belong to it. Without a workflow, nobody here knows more of it than its name."""
+    form, body, chunks = result_body([list(stored[0]), stored[1]], "arguments", store.framer.wrap)
+    about = {
+        "workflow": name, "version": flow and flow.version, "input_digest": digest_of(*stored), "definition": flow and definition_of(store, flow),
+        "input": [form, body],
+    }  # fmt: skip
+    return about, chunks
+
+
+def as_stored(store: Host, flow: Workflow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Stored:
     """An input as this store keeps it."""
     return (args, kwargs) if store._mask is None else store._mask.call(flow.function, args, kwargs, flow.name)
 
 
-def _definition(store: Host, flow: Workflow) -> str:
+def definition_of(store: Host, flow: Workflow) -> str:
     return flow.definition if store._mask is None else store._mask.source(flow.definition)
 
 
@@ -162,7 +171,7 @@ def _known_before(outcome: Outcome) -> Outcome:
     return outcome
 
 
-def _refuse_misfit(flow: Workflow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def refuse_misfit(flow: Workflow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """An input that the function cannot take is refused before there is a run that could only fail."""
     try:
         flow.accepts(*args, **kwargs)
@@ -305,7 +314,7 @@ def _input(store: Host, row: RunRow, said: dict[str, Any]) -> tuple[tuple[Any, .
 
 def definition_change(store: Host, row: RunRow, flow: Workflow, said: dict[str, Any], anyway: bool) -> str:
     """How the definition differs from the one that a run began with; refused if the run cannot go on under it."""
-    changed = _difference(_definition(store, flow), said)
+    changed = _difference(definition_of(store, flow), said)
     if not changed or flow.compatible is None:
         return changed
     begun = {name_of(r.note) for r in read(store.backend, row, 1) if r.kind in (Kind.STEP, Kind.GATE, Kind.ANSWER) and r.note}

@@ -274,11 +274,11 @@ class BaseStore:
         return self.backend.stats()
 
     def first_commit(
-        self, id: str | None, fields: dict[str, Any], about: dict[str, Any], chunks: Sequence[tuple[bytes, bytes]], **lease: Any
+        self, id: str | None, fields: dict[str, Any], about: dict[str, Any], chunks: Sequence[tuple[bytes, bytes]], **changes: Any
     ) -> Commit:
-        """What makes a run."""
+        """What makes a run, with a row that says so much more of it than that it is new."""
         row = new_row(id or new_id(), **fields)
-        for name, value in lease.items():
+        for name, value in changes.items():
             setattr(row, name, value)
         chain = Chain(self.framer, row, None)
         chain.start(**about)
