@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
+from pathlib import Path
 from typing import Any
 
 import everstep
 from everstep.clock import clock
+from everstep.redact import Redactor
 from everstep.runtime.schedules import PREFIX, fire
 
 
 @everstep.workflow
 def queued_thrice(number: int) -> int:
     return number * 3
+
+
+@everstep.workflow
+def queued_login(user: str, *, password: str) -> str:
+    return user
 
 
 def test_a_damaged_schedule_and_damaged_orders_keep_nobody_from_working(
@@ -49,3 +57,13 @@ def test_a_schedule_that_was_left_for_years_is_fired_at_once(store: everstep.Sto
     )
     assert fire(store, now) == []
     assert fired.run.startswith("often-")
+
+
+def test_what_a_schedule_remembers_is_masked_as_all_that_is_stored(tmp_path: Path) -> None:
+    with everstep.open(tmp_path / "masked.db", redaction=Redactor.default()) as store:
+        plan = store.schedule("nightly", queued_login, "eve", password="hunter2-of-eve", cron="0 3 * * *")
+        assert "hunter2-of-eve" not in str(plan)
+        assert store.schedules() == [plan]
+    kept = b"".join(file.read_bytes() for file in tmp_path.iterdir())
+    plain = b"hunter2-of-eve"
+    assert [part for part in (plain, *(b64encode(plain[at : at + 12]) for at in range(3))) if part in kept] == []

@@ -65,13 +65,14 @@ def schedule(
     if missed not in get_args(Missed):
         raise InvalidArgument(f"missed={missed!r:.60} is no choice", remedy=f"Use {', '.join(get_args(Missed))}.")
     order = queueing.order_of(store, function, args, kwargs, task, None)
+    stored = queueing.stored_input(store, function, args, kwargs)
     following = next(times(cron, zone, clock.now_us()))
     before = _known(store, PREFIX + name)
     if (before.get("cron"), before.get("zone")) == (cron, zone):
         following = min(following, before["next"])
     said = {
         "workflow": order.name, "cron": cron, "zone": zone, "missed": missed, "task": order.task._asdict(), "next": following,
-        "input": b64encode(store.framer.wrap(encode([list(args), kwargs], "arguments"))).decode(),
+        "input": b64encode(store.framer.wrap(encode([list(stored[0]), stored[1]], "arguments"))).decode(),
     }  # fmt: skip
     store.backend.set_fact(PREFIX + name, json.dumps(said))
     return _parse(PREFIX + name, said)
