@@ -16,7 +16,7 @@ from everstep import clock as clocks
 from everstep.backends.base import Commit, Done, Manifest, Query
 from everstep.backends.matching import fits_checkpoint, fits_run
 from everstep.backends.memory_queues import MemoryQueues, Waiting
-from everstep.backends.queues import Claim, Claimed, Depth, Place, Task
+from everstep.backends.queues import Claim, Claimed, Depth, NoOrders, Place, Task
 from everstep.backends.upkeep import Census, Cut
 from everstep.errors import AlreadyQueued, Conflict, DamagedRun, EverstepError, LeaseHeld, LostLease, NotFound, RunExists, StoreClosed
 from everstep.records import ZERO, Base, Kind, Letter, Pruned, Record, RunRow, Status, Tag, Tombstone, Worker, fact_check, shift
@@ -67,7 +67,7 @@ _named: dict[str, _Data] = {}
 _named_lock = threading.Lock()
 
 
-class MemoryBackend:
+class MemoryBackend(NoOrders):
     """A store in the memory of this process."""
 
     durable = False
@@ -466,15 +466,6 @@ class MemoryBackend:
         data = self._open()
         with data.lock:
             return data.queues.depths(data.queues.places(list(data.runs.values())), data.facts, minutes)
-
-    def order_sql(self) -> str | None:
-        return None
-
-    def orders(self, limit: int) -> list[tuple[int, str, bytes, bytes]]:
-        return []
-
-    def drop_orders(self, numbers: Sequence[int]) -> None:
-        return None
 
     def bell(self, ring: Callable[[], None]) -> Callable[[], None]:
         return self._open().queues.listen(ring)

@@ -144,6 +144,19 @@ class Queues(Protocol):
         """Have `ring` called, from another thread, soon after something may have become ready. What comes back ends that."""
 
 
+class NoOrders:
+    """A backend with a file or a memory of its own: callers have no transaction there that could leave an order."""
+
+    def order_sql(self) -> str | None:
+        return None
+
+    def orders(self, limit: int) -> list[tuple[int, str, bytes, bytes]]:
+        return []
+
+    def drop_orders(self, numbers: Sequence[int]) -> None:
+        return None
+
+
 @dataclass(slots=True)
 class Room:
     """What the limits of a queue still allow for, as runs are taken one after the other."""

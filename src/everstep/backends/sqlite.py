@@ -25,7 +25,7 @@ import apsw
 
 from everstep.backends import sqlite_fork, sqlite_health, sqlite_queues, sqlite_upkeep
 from everstep.backends.base import Commit, Done, Manifest, Query
-from everstep.backends.queues import Claim, Claimed, Depth, Place, Task
+from everstep.backends.queues import Claim, Claimed, Depth, NoOrders, Place, Task
 from everstep.backends.sqlite_feed import feed_end, read_feed
 from everstep.backends.sqlite_file import BUSY_MS, SqliteFile, quoted
 from everstep.backends.sqlite_leases import Leases, WorkerLocks
@@ -40,7 +40,7 @@ from everstep.errors import NotFound, StoreClosed
 from everstep.records import Base, Letter, Pruned, Record, RunRow, Tag, Tombstone, Worker
 
 
-class SqliteBackend:
+class SqliteBackend(NoOrders):
     """An open store in a SQLite file."""
 
     durable = True
@@ -288,15 +288,6 @@ class SqliteBackend:
     def depths(self, minutes: int = 5) -> list[Depth]:
         self._check_open()
         return sqlite_queues.depths(self._reader, minutes)
-
-    def order_sql(self) -> str | None:
-        return None
-
-    def orders(self, limit: int) -> list[tuple[int, str, bytes, bytes]]:
-        return []
-
-    def drop_orders(self, numbers: Sequence[int]) -> None:
-        return None
 
     def bell(self, ring: Callable[[], None]) -> Callable[[], None]:
         self._check_open()

@@ -143,9 +143,11 @@ class Worker:
 
     def _restore_places(self) -> list[str]:
         """Places that were lost are put back before anything is taken. A store that cannot be reached now is no reason not to start."""
-        with suppress(EverstepError):
+        try:
             return restore_places(self._store.backend)
-        return []
+        except EverstepError as error:
+            self._say("trouble", error=str(error), code=error.code)
+            return []
 
     def _loop(self, pool: ThreadPoolExecutor, until_idle: bool) -> None:
         while True:
