@@ -8,9 +8,9 @@ allowed in them because refs and terminals give those a meaning.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from everstep.errors import InvalidArgument
+from everstep.shape import Shape
 
 _ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
 _ID = re.compile(r"[^\W_][^\s@~\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]{0,199}")
@@ -40,8 +40,7 @@ def check_tag(name: str) -> str:
     return name
 
 
-@dataclass(frozen=True, slots=True)
-class Ref:
+class Ref(Shape, frozen=True):
     """A parsed ref. `run` is an id or a prefix of one, or None for @last; `at` a number, a tag or None for the head."""
 
     text: str

@@ -15,13 +15,14 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from hashlib import sha256
 from operator import attrgetter
 from typing import Any
 
 from ormsgpack import packb
+
+from everstep.shape import Shape, replace
 
 ZERO = bytes(32)
 MODULUS = 1 << 256
@@ -53,8 +54,7 @@ class Status(StrEnum):
     CANCELLED = "cancelled"
 
 
-@dataclass(slots=True)
-class Record:
+class Record(Shape):
     """One link of a run's chain. `number` is that of the newest checkpoint at or before this record."""
 
     run: str
@@ -128,8 +128,7 @@ def record_fault(before: bytes, record: Record) -> str | None:
     return None
 
 
-@dataclass(slots=True)
-class RunRow:
+class RunRow(Shape):
     """One run: its place in the family, its head, its lease. `check` is the digest of all the other fields."""
 
     id: str
@@ -164,7 +163,7 @@ class RunRow:
         ).digest()  # fmt: skip
 
     def copy(self) -> RunRow:
-        return RunRow(*_fields(self))  # dataclasses.replace takes ten times as long, at every commit
+        return RunRow(*_fields(self))  # `replace` takes ten times as long, at every commit
 
     def sealed(self, **changes: Any) -> RunRow:
         """A copy with `changes` and a fresh check."""
@@ -173,11 +172,10 @@ class RunRow:
         return row
 
 
-_fields = attrgetter(*(f.name for f in fields(RunRow)))
+_fields = attrgetter(*RunRow._fields)
 
 
-@dataclass(frozen=True, slots=True)
-class Tag:
+class Tag(Shape, frozen=True):
     """A name on a checkpoint of a run. `key` is the run's key, so that a tag cannot move to another run."""
 
     key: bytes
@@ -198,8 +196,7 @@ def tag_check(key: bytes, name: str, number: int, at: int) -> bytes:
     return sha256(packb([key, name, number, at])).digest()
 
 
-@dataclass(frozen=True, slots=True)
-class Letter:
+class Letter(Shape, frozen=True):
     """Something that a run is to be told, and when it is to be woken for it (`due`; None: it is not woken). `body` is a frame.
 
     Anybody may post one; the run takes it out when it has read it. `key` is the run's key, so that no letter reaches another run.
@@ -224,8 +221,7 @@ def letter_check(key: bytes, name: str, due: int | None, at: int, body: bytes) -
     return sha256(packb([key, name, due, at, body])).digest()
 
 
-@dataclass(frozen=True, slots=True)
-class Pruned:
+class Pruned(Shape, frozen=True):
     """What was pruned of a run. One for each run that was pruned.
 
     `ranges` (first, last) are the seqs whose bodies were dropped, `numbers` (first, last) the checkpoints that cannot be loaded any more;
@@ -268,8 +264,7 @@ def pruned_check(key: bytes, ranges: Sequence[tuple[int, int]], freed: int, at: 
     return sha256(packb([key, [list(r) for r in ranges], freed, at, [list(r) for r in numbers]])).digest()
 
 
-@dataclass(frozen=True, slots=True)
-class Base:
+class Base(Shape, frozen=True):
     """A base that prune added for a checkpoint that it keeps, so that the deltas before it can go. `body` is a frame."""
 
     key: bytes
@@ -290,8 +285,7 @@ def base_check(key: bytes, number: int, at: int, body: bytes) -> bytes:
     return sha256(packb([key, number, at, body])).digest()
 
 
-@dataclass(frozen=True, slots=True)
-class Tombstone:
+class Tombstone(Shape, frozen=True):
     """What is left of a deleted run, so that the manifest can tell a deleted run from one that vanished.
 
     `place` is the run's place in the order of creation. Of a run that was deleted before stores kept tombstones, only that is known.
@@ -329,8 +323,7 @@ def fact_check(name: str, value: str) -> bytes:
     return sha256(packb([name, value])).digest()
 
 
-@dataclass(slots=True)
-class Worker:
+class Worker(Shape):
     """One open store in one process: who holds leases, and until when (boot clock of `boot`, and wall time as a label)."""
 
     id: str

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections import Counter, OrderedDict, deque
 from collections.abc import Iterable
-from dataclasses import is_dataclass
 from functools import lru_cache
 from pathlib import PurePath
 from typing import Any
@@ -237,7 +236,7 @@ class _Walk:
         own = getattr(cls, "__redacted__", None)
         if own is not None:
             return own(value, self._fields)
-        if is_dataclass(cls):
+        if hasattr(cls, "__dataclass_fields__"):
             fields = {name: getattr(value, name) for name in cls.__dataclass_fields__ if hasattr(value, name)}
         elif isinstance(getattr(cls, "__struct_fields__", None), tuple):
             fields = {name: getattr(value, name) for name in cls.__struct_fields__}  # type: ignore[attr-defined]

@@ -11,19 +11,18 @@ a writer and need no lease. Every method raises only errors of `everstep.errors`
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from everstep.backends.queues import Queues, Task
 from everstep.backends.upkeep import Upkeep
 from everstep.records import Letter, Record, RunRow, Tag, Worker
+from everstep.shape import Shape, field
 
 Done = Callable[[BaseException | None], None]
 MAX_SEQ = 2**31 - 1
 
 
-@dataclass(slots=True)
-class Commit:
+class Commit(Shape):
     """One atomic step of one run.
 
     `was` is the row as the writer knows it (None: the run is created by this commit); `run` is the row as it
@@ -46,8 +45,7 @@ class Commit:
     waiting: int = 0
 
 
-@dataclass(slots=True)
-class Query:
+class Query(Shape):
     """What to list. Every given field narrows; `after` is the cursor: rows strictly beyond it in the listing's order.
 
     Runs are ordered by creation (their cursor is `cursor_of(row)`), checkpoints by number. `tags`: all of them.
@@ -69,8 +67,7 @@ class Query:
     limit: int | None = None
 
 
-@dataclass(slots=True)
-class Manifest:
+class Manifest(Shape):
     """The recorded sum of all checks, how many runs there are, and which run was committed to last.
 
     `places` counts the runs that were ever created: each of them is there or has a tombstone. `writes` counts the transactions that

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from everstep import clock as clocks
@@ -20,12 +19,12 @@ from everstep.backends.queues import Claim, Claimed, Depth, NoOrders, Place, Tas
 from everstep.backends.upkeep import Census, Cut
 from everstep.errors import AlreadyQueued, Conflict, DamagedRun, EverstepError, LeaseHeld, LostLease, NotFound, RunExists, StoreClosed
 from everstep.records import ZERO, Base, Kind, Letter, Pruned, Record, RunRow, Status, Tag, Tombstone, Worker, fact_check, shift
+from everstep.shape import Shape, field, replace
 
 T = TypeVar("T")
 
 
-@dataclass(slots=True)
-class _Run:
+class _Run(Shape):
     """One run with what belongs to it; `place` is its cursor."""
 
     place: int

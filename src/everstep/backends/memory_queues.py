@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from everstep import clock as clocks
 from everstep.backends.queues import ENDED, LIMITS, Claim, Depth, Limits, Place, Room, Task, settled
 from everstep.records import Letter, RunRow
+from everstep.shape import Shape
 
 _MINUTE = 60_000_000
 _TICKS = ("claimed", "ended", "failed", "deaths")
 
 
-@dataclass(slots=True)
-class Waiting:
+class Waiting(Shape):
     """The place of one run."""
 
     task: Task

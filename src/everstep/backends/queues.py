@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from everstep.errors import Damaged
 from everstep.records import Letter, RunRow, Status, Worker
+from everstep.shape import Shape
 
 START = "start"  # the letter that a run is woken by for the first time
 LIMITS = "queue:"  # what the limits of a queue are remembered as
@@ -157,8 +157,7 @@ class NoOrders:
         return None
 
 
-@dataclass(slots=True)
-class Room:
+class Room(Shape):
     """What the limits of a queue still allow for, as runs are taken one after the other."""
 
     limits: Limits

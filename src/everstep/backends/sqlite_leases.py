@@ -13,7 +13,6 @@ import fcntl
 import os
 import re
 from contextlib import suppress
-from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 
@@ -22,14 +21,14 @@ from everstep.backends.sqlite_rows import worker_from, worker_values
 from everstep.backends.sqlite_transaction import Transaction
 from everstep.errors import Conflict, LeaseHeld, NotFound
 from everstep.records import RunRow, Worker
+from everstep.shape import Shape, field
 
 _SAFE = re.compile(r"[A-Za-z0-9_-]{1,100}")
 _living: set[tuple[str, str]] = set()
 os.register_at_fork(after_in_child=_living.clear)
 
 
-@dataclass(slots=True)
-class WorkerLocks:
+class WorkerLocks(Shape):
     """The locks of the workers of one store that live in this process, and a look at those of others."""
 
     folder: str
@@ -130,8 +129,7 @@ class WorkerLocks:
         self._held.clear()
 
 
-@dataclass(slots=True)
-class Leases:
+class Leases(Shape):
     """The lease operations, each to be done inside a write transaction."""
 
     locks: WorkerLocks

@@ -8,7 +8,6 @@ a tag leads to its records directly, a cursor is found by bisection, since numbe
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import apsw
@@ -19,13 +18,13 @@ from everstep.backends.sqlite_reader import SQL, find
 from everstep.backends.sqlite_rows import record_from, run_from
 from everstep.errors import Damaged
 from everstep.records import Kind, Record, RunRow
+from everstep.shape import Shape
 
 _MANY = 2000
 Rows = Callable[[str, tuple[Any, ...]], list[Any]]
 
 
-@dataclass(slots=True)
-class _Filter:
+class _Filter(Shape):
     """One condition on runs: a source of pks in order (`FROM ... WHERE ...`), and the same as a test of a row `r`.
 
     `scans`: its source reads an index from end to end, so that counting with it costs as much as using it.

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -37,6 +36,7 @@ from everstep.backends.sqlite_witness import Witness
 from everstep.backends.wreck import Entry, Feed, Summary
 from everstep.errors import Damaged, NewerFormat
 from everstep.records import ZERO, Base, Letter, Pruned, Record, RunRow, Tag, Tombstone
+from everstep.shape import replace
 
 T = TypeVar("T")
 _SQL = queries.load("wreck")

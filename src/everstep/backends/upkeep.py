@@ -7,14 +7,13 @@ never wait long. The docstrings are the contract, as in `base`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from everstep.records import Base, Pruned, Tombstone
+from everstep.shape import Shape
 
 
-@dataclass(slots=True)
-class Cut:
+class Cut(Shape):
     """One atomic step of pruning one run.
 
     `was` is the run's prune mark as the caller knows it, `now` as it shall be. Refused with `Conflict` if the stored mark is another
@@ -32,8 +31,7 @@ class Cut:
     chunks: Sequence[tuple[bytes, bytes]] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Census:
+class Census(Shape, frozen=True):
     """The manifest as it is recorded, and what is there at the same moment: so a busy store can be compared with it, too.
 
     `places` are the runs that were ever created. The sum that was found is that of all stored checks: of run rows, tags, letters, prune

@@ -8,17 +8,16 @@ the store as it is now. The first candidate is the likeliest.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Protocol
 
 from everstep.backends.queues import Task
 from everstep.records import Base, Letter, Pruned, Record, RunRow, Tag, Tombstone
+from everstep.shape import Shape, field
 
 Entry = tuple[int, int, int]
 
 
-@dataclass(slots=True)
-class Summary:
+class Summary(Shape):
     """What a store says about itself; nothing of it is proven."""
 
     total: bytes | None = None
@@ -32,8 +31,7 @@ class Summary:
     """Whether deleted runs leave tombstones: older formats had none."""
 
 
-@dataclass(slots=True)
-class Feed:
+class Feed(Shape):
     """The order of all commits, as far as it proves itself: (place of a run, its first record, how many).
 
     `entries` is None where a part is missing; `ends` has the newest record of each run that the parts which are there name for certain.

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
 from heapq import nlargest
 from typing import Any
+
+from everstep.shape import Shape, field
 
 _PAGE = 500
 _LOOKED_AT = 20
 
 
-@dataclass(slots=True)
-class Counted:
+class Counted(Shape):
     """What a count came to."""
 
     statuses: Counter[str] = field(default_factory=Counter)

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from everstep.backends.queues import Depth, Limits
 from everstep.cli.text import duration, iso
 from everstep.runtime.enqueue import limits_of
+from everstep.shape import Shape
 from everstep.store.model import when
 
 MINUTES = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Queue:
+class Queue(Shape, frozen=True):
     """A queue: what is in it, what happened in the last minutes, and its limits."""
 
     depth: Depth

@@ -18,7 +18,6 @@ import json
 import math
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, is_dataclass
 from datetime import timedelta
 from enum import Enum
 from typing import Any
@@ -99,7 +98,9 @@ def fields_of(value: Any) -> dict[Any, Any] | None:
     """The fields of an object of the program's own, or of one that this process doesn't know."""
     if type(value).__name__ == "Unknown" and isinstance(getattr(value, "fields", None), Mapping):
         return dict(value.fields)
-    if is_dataclass(value) and not isinstance(value, type):
+    if hasattr(type(value), "__dataclass_fields__"):
+        from dataclasses import fields
+
         return {field.name: getattr(value, field.name) for field in fields(value)}
     for name in ("model_fields", "__struct_fields__"):
         if hasattr(type(value), name):

@@ -7,7 +7,6 @@ drives a run.
 from __future__ import annotations
 
 import threading
-from dataclasses import asdict
 from queue import SimpleQueue
 from typing import Any, TextIO
 
@@ -15,6 +14,7 @@ from everstep.cli.app import App
 from everstep.cli.output import FORMAT
 from everstep.cli.plain import dumps, to_json
 from everstep.cli.text import cell, duration, iso, plural
+from everstep.shape import as_dict
 from everstep.store.model import when
 
 _OF_ALL = ("run", "workflow", "queue", "seconds", "error", "reason")
@@ -112,7 +112,7 @@ class Lines(Listener):
     def _work(self) -> None:
         while (event := self._heard.get()) is not None:
             if event["event"] == "stopped":
-                event = {**event, "counts": asdict(self.worker.counts)}
+                event = {**event, "counts": as_dict(self.worker.counts)}
             said = {"everstep": FORMAT, "kind": "worker_event", "data": facts(self.app, event)}
             self.stream.write(dumps(said) + "\n")
             self.stream.flush()

@@ -8,7 +8,6 @@ process; an exception class is stored only if it was registered. No I/O; nothing
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 import threading
 from collections.abc import Callable, Mapping
@@ -16,6 +15,7 @@ from enum import Enum, Flag
 from typing import Any, TypeVar, overload
 
 from everstep.errors import InvalidArgument, NewerFormat, TypeConflict
+from everstep.shape import Shape
 
 T = TypeVar("T")
 Fields = dict[str, Any]
@@ -55,8 +55,7 @@ class Unknown:
         return f"Unknown({self.name!r}, {self.version}, {self.fields!r})"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(Shape, frozen=True):
     """How instances of one type are taken apart and put together."""
 
     cls: type
@@ -214,8 +213,10 @@ def _shape(cls: type) -> tuple[Callable[[Any], Fields], Callable[[Fields], Any]]
     if (msgspec := sys.modules.get("msgspec")) and issubclass(cls, msgspec.Struct):
         struct_names = cls.__struct_fields__  # type: ignore[attr-defined]
         return lambda obj: {n: getattr(obj, n) for n in struct_names}, lambda fields: cls(**fields)
-    if dataclasses.is_dataclass(cls):
-        names = tuple(f.name for f in dataclasses.fields(cls))
+    if hasattr(cls, "__dataclass_fields__"):
+        import dataclasses
+
+        names = tuple(f.name for f in dataclasses.fields(cls))  # type: ignore[arg-type]
         return lambda obj: {n: getattr(obj, n) for n in names if hasattr(obj, n)}, lambda fields: _make_bare(cls, fields)
     if issubclass(cls, tuple) and isinstance(getattr(cls, "_fields", None), tuple):
         return lambda obj: obj._asdict(), lambda fields: cls(**fields)
@@ -260,6 +261,8 @@ def _make_bare(cls: type[T], fields: Fields) -> T:
 
     A field that came later takes its default; any other difference is for the program's upgrades to settle.
     """
+    import dataclasses
+
     known = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
     _refuse_unknown(set(fields) - set(known))
     obj = object.__new__(cls)

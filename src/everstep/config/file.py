@@ -8,20 +8,19 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from everstep.config.find import PROJECT
 from everstep.config.lines import lines_of
 from everstep.errors import InvalidConfig
+from everstep.shape import Shape, field
 
 _AT = re.compile(r" \(at line (\d+), column \d+\)$")
 _LONGEST = 1024 * 1024
 
 
-@dataclass(slots=True)
-class Document:
+class Document(Shape):
     """What a file says."""
 
     file: Path

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from difflib import get_close_matches
 from math import isfinite
 from threading import TIMEOUT_MAX
@@ -21,6 +20,7 @@ from everstep.runtime.hooks import EVENTS as HOOK_EVENTS
 from everstep.runtime.hooks import TIMEOUT
 from everstep.runtime.lease import TTL_SECONDS
 from everstep.runtime.policy import Policy, is_custom
+from everstep.shape import Shape
 from everstep.store.upkeep.retention import KINDS
 
 _UNITS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400, "w": 604_800}
@@ -40,8 +40,7 @@ class Bad(Exception):
         super().__init__(reason)
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
+class Key(Shape, frozen=True):
     """One key. `live`: a change of it takes effect in a store that is open."""
 
     name: str

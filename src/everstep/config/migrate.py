@@ -21,12 +21,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from everstep.config.file import BadText, parsed
 from everstep.config.lines import lines_of
 from everstep.errors import InvalidConfig
+from everstep.shape import Shape, field
 
 _SCHEDULES = {"manual": "manual", "on_startup": "on_open", "startup": "on_open", "on_open": "on_open"}
 _SCHEDULES |= {name: name for name in ("daily", "weekly", "monthly")}
@@ -34,8 +34,7 @@ _FORMATS = {"json": "none", "json_gzip": "gzip", "gzip": "gzip"}
 _DROPPED = "says what holds anyway"
 
 
-@dataclass(frozen=True, slots=True)
-class Old:
+class Old(Shape, frozen=True):
     """An older key: what it is called today ("" if it says nothing that does not hold anyway), and a sentence about it."""
 
     key: str
@@ -43,8 +42,7 @@ class Old:
     note: str
 
 
-@dataclass(slots=True)
-class Modern:
+class Modern(Shape):
     """A table with the keys of today."""
 
     table: dict[str, Any]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +22,7 @@ from everstep.config.presets import PRESETS
 from everstep.errors import InvalidArgument, InvalidConfig
 from everstep.redact import Redactor
 from everstep.runtime.budget import Budget
+from everstep.shape import Shape, field
 from everstep.store.upkeep.retention import Retention
 
 _LIMITS = ("seconds", "steps", "tokens", "cost")
@@ -35,8 +35,7 @@ class Value(NamedTuple):
     origin: str
 
 
-@dataclass(slots=True)
-class Settings:
+class Settings(Shape):
     """What holds. `file` is the file that was read, `asked` the environment and the arguments, so that all can be read again."""
 
     values: dict[str, Value]

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Generator, Mapping
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +21,7 @@ from everstep.runtime.budget import Budget, Used
 from everstep.runtime.context import frame
 from everstep.runtime.decision import Action, Decision, message_of, replies, text_of, told_of
 from everstep.runtime.step_options import step
+from everstep.shape import replace
 
 if TYPE_CHECKING:
     from everstep.runtime.agent import AgentLoop

@@ -6,18 +6,17 @@ A budget is asked before a step begins; a step that has begun is never cut short
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
 from typing import Any
 
 from everstep.codec.refusal import shown
 from everstep.errors import InvalidArgument
 from everstep.runtime.checks import check_keys, check_number
+from everstep.shape import Shape
 
 _ROUNDING = 1e-9  # ten costs of 0.1 add up to 0.9999999999999999, and that is a budget of 1 used up
 
 
-@dataclass(slots=True)
-class Used:
+class Used(Shape):
     """What a run has used. Not safe to add to from two threads at once."""
 
     seconds: float = 0.0
@@ -37,8 +36,7 @@ class Used:
         self.cost += cost
 
 
-@dataclass(frozen=True, slots=True)
-class Budget:
+class Budget(Shape, frozen=True):
     """What a run may use, over all its attempts; None is no limit.
 
     A limit that is reached is used up, and no further step begins: with `steps=5` there is no sixth step, with `tokens=1000`
@@ -79,7 +77,7 @@ class Budget:
         return cls(**given)
 
 
-_NAMES = tuple(field.name for field in fields(Budget))
+_NAMES = tuple(Budget._fields)
 
 
 def _text(number: float) -> str:

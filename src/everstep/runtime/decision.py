@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from everstep.errors import InvalidArgument
+from everstep.shape import Shape, field
 
 MAX_TEXT = 2_000
 
 
-@dataclass(slots=True)
-class Action:
+class Action(Shape):
     """One call of a tool. `id` is what the model calls it by, if it does; `fault` says why it cannot even be tried."""
 
     tool: str
@@ -32,8 +31,7 @@ class Action:
             raise InvalidArgument(f"the input of {self.tool!r} is {self.input!r:.60}, and no dict", remedy="Give the arguments by name.")
 
 
-@dataclass(slots=True)
-class Decision:
+class Decision(Shape):
     """Actions to take, or, where there are none, the answer. `message` is what the model said, and goes into the conversation.
 
     `parallel`: the actions may be taken at the same time. `tokens` and `cost` are what thinking used. `note` goes on the checkpoint.

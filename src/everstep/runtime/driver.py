@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import threading
 import time
-from dataclasses import replace
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +27,7 @@ from everstep.runtime.recorder import Durability, Recorder
 from everstep.runtime.report import Difference, Report
 from everstep.runtime.steps import Ticket
 from everstep.runtime.ticker import Ticker
+from everstep.shape import replace
 from everstep.store.events import Event
 from everstep.store.journal import SUCCEEDED, Recorded, load_result, result_body
 from everstep.store.model import Checkpoint, asked_for, when

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from everstep.clock import clock
@@ -13,6 +12,7 @@ from everstep.records import CHILD, Letter, Status
 from everstep.runtime.gates import keep_asleep
 from everstep.runtime.playback import taken_over
 from everstep.runtime.steps import failed_steps
+from everstep.shape import Shape, field
 from everstep.store.journal import pack_body
 
 if TYPE_CHECKING:
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 DEAD = "dead-letter"
 
 
-@dataclass(slots=True)
-class Ending:
+class Ending(Shape):
     """What the last commit of an attempt says. `status` None: the run is left as it is; `kind` None: without a checkpoint."""
 
     status: Status | None = None

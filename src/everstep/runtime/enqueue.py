@@ -6,7 +6,6 @@ A run that waits is a run like any other, with its input in its first record, an
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
@@ -23,6 +22,7 @@ from everstep.runtime.context import Frame, frame
 from everstep.runtime.host import Host
 from everstep.runtime.outcome import Outcome, recorded
 from everstep.runtime.run import Run
+from everstep.shape import Shape, field
 from everstep.store.query import check_text, to_meta
 from everstep.store.refs import find_run
 
@@ -31,8 +31,7 @@ _ENDED = (Status.SUCCEEDED, Status.FAILED, Status.CANCELLED)
 _LONGEST_NAP = 0.25
 
 
-@dataclass(frozen=True, slots=True)
-class Enqueued:
+class Enqueued(Shape, frozen=True):
     """A run that waits in a queue, or was found there. `new` is False if it had been enqueued before."""
 
     id: str
@@ -65,8 +64,7 @@ class Enqueued:
         return row is not None and row.status in _ENDED and (row.status != Status.FAILED or self._store.backend.place(self.id) is None)
 
 
-@dataclass(frozen=True, slots=True)
-class Order:
+class Order(Shape, frozen=True):
     """One run that is to wait: what of, with what, and where."""
 
     name: str

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from everstep.runtime.operations import COMPARISONS, FUNCTIONS, ExpressionError, Missing, compared, member, suggestion
+from everstep.shape import Shape
 
 MOST_TEXT = 4_000
 MOST_DEPTH = 40
@@ -39,8 +39,7 @@ _WORDS = {*_CONSTANTS, "and", "or", "not", "in"}
 _ESCAPES = {"n": "\n", "t": "\t", "\\": "\\", "'": "'", '"': '"'}
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(Shape, frozen=True):
     """A part of an expression: how it is worked out, the parts in it, the path that it names, if it is one, and the key that it is as a constant."""
 
     evaluate: Callable[[Names], Any]
@@ -49,8 +48,7 @@ class Part:
     key: str | int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Expression:
+class Expression(Shape, frozen=True):
     """An expression that was read."""
 
     text: str

@@ -17,7 +17,6 @@ import warnings
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from contextvars import Context, ContextVar, copy_context
-from dataclasses import asdict, dataclass
 from functools import partial
 from inspect import isawaitable
 from itertools import count
@@ -32,6 +31,7 @@ from everstep.codec.refusal import shown
 from everstep.errors import InvalidArgument, StoreClosed
 from everstep.runtime.checks import check_number
 from everstep.runtime.policy import is_custom
+from everstep.shape import Shape, as_dict
 
 if TYPE_CHECKING:
     from asyncio import Runner
@@ -52,8 +52,7 @@ _LONGEST_ERROR = 20_000
 _SLICE = 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class HookStats:
+class HookStats(Shape, frozen=True):
     """What became of a hook's calls up to now.
 
     `calls` began; of those, `failures` raised and `timeouts` were left behind by their caller (and may have ended well since).
@@ -168,7 +167,7 @@ class Hook:
         self._owner = owner
         self._removed = False
         self._lock = RLock()
-        self._counts: dict[str, Any] = asdict(HookStats())
+        self._counts: dict[str, Any] = as_dict(HookStats())
         self._warned = False
         self._workers: dict[str, _Worker] = {}  # none or one; a dict, because its setdefault cannot be interrupted
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from everstep.backends.queues import Claimed
@@ -11,12 +10,12 @@ from everstep.runtime.budget import Budget
 from everstep.runtime.hooks import Hooks
 from everstep.runtime.policy import Policy, manual
 from everstep.runtime.retry import Retry
+from everstep.shape import Shape, field
 
 Replay = Literal["normal", "validate", "republish"]
 
 
-@dataclass(slots=True)
-class Mode:
+class Mode(Shape):
     """The settings of one attempt. `about` goes into the first record of a run that is created."""
 
     hooks: Hooks

@@ -12,7 +12,6 @@ import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from everstep.codec.values import decode, encode
 from everstep.errors import Damaged, EverstepError, InvalidArgument, RunExists, StoreBusy, Unstorable
 from everstep.runtime.enqueue import Order, place
 from everstep.runtime.host import Host
+from everstep.shape import Shape
 
 _TABLE = (
     "CREATE TABLE IF NOT EXISTS everstep_orders (number INTEGER PRIMARY KEY, run TEXT NOT NULL, body BLOB NOT NULL, digest BLOB NOT NULL)"
@@ -38,8 +38,7 @@ _BUSY_SECONDS = 1.0
 Left = tuple[int, str, bytes, bytes]
 
 
-@dataclass(frozen=True, slots=True)
-class Carried:
+class Carried(Shape, frozen=True):
     """What became of an order: the run that was made, or why none was."""
 
     run: str

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 from everstep.errors import (
@@ -12,13 +11,13 @@ from everstep.records import Kind, RunRow, Status
 from everstep.runtime.host import Host
 from everstep.runtime.playback import content
 from everstep.runtime.report import Report
+from everstep.shape import Shape, field
 from everstep.store.gates import Gate, open_gates
 from everstep.store.journal import load_result, rebuilt
 from everstep.store.reading import newest_of
 
 
-@dataclass(slots=True)
-class Outcome:
+class Outcome(Shape):
     """What came of driving a run: its status, its result or error, and what the attempt was worth."""
 
     run: str

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from everstep.codec.refusal import shown
 from everstep.errors import InvalidArgument
 from everstep.runtime.checks import check_keys, check_number
+from everstep.shape import Shape
 
 KINDS = ("llm", "tool")
 EVENTS = ("step", "pre_step", "post_step", "gate", *KINDS, "artifact", "error", "milestone")
@@ -33,8 +33,7 @@ def is_custom(name: object) -> bool:
     return isinstance(name, str) and _CUSTOM.fullmatch(name) is not None
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
+class Policy(Shape, frozen=True):
     """When checkpoints are made by themselves. Make one with `every`, `on`, `manual` and `off`; join them with `|`.
 
     Joined, a checkpoint is made when any part asks for one, and each checkpoint, also one made by hand, begins all counts anew.

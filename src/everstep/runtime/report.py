@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from everstep.shape import Shape, field
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(Shape, frozen=True):
     """A step that gave something else when it was validated."""
 
     address: str
@@ -17,8 +16,7 @@ class Difference:
         return f"{self.address}: recorded {self.recorded}, now {self.now}"
 
 
-@dataclass(slots=True)
-class Report:
+class Report(Shape):
     """One attempt at a run: what it took from the journal and what it did itself."""
 
     run: str = ""

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from everstep.backends.base import Backend
 from everstep.clock import clock
 from everstep.errors import EverstepError
 from everstep.records import RunRow, Status
 from everstep.runtime import workflow
 from everstep.runtime.host import Host
+from everstep.shape import Shape, field
 from everstep.store.gates import open_gates
 from everstep.store.journal import read
 from everstep.store.reading import load
 from everstep.store.refs import find_run
 
 
-@dataclass(frozen=True, slots=True)
-class Resumable:
+class Resumable(Shape, frozen=True):
     """True if a resume would go on with the run; otherwise the reasons say why not."""
 
     run: str

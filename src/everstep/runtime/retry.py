@@ -6,20 +6,19 @@ The caller counts attempts, brings a random number and does the waiting; so a re
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
 from everstep.codec.refusal import shown
 from everstep.errors import InvalidArgument
 from everstep.runtime.checks import check_keys, check_number
+from everstep.shape import Shape
 
 Backoff = Literal["constant", "linear", "exponential", "fibonacci"]
 Errors = type[Exception] | str | Iterable[type[Exception] | str]
 _FAR = 1_000  # beyond this many doublings every delay is above any cap, and a float would overflow
 
 
-@dataclass(frozen=True, slots=True)
-class Retry:
+class Retry(Shape, frozen=True):
     """How often and how patiently something is tried again.
 
     `attempts` counts all tries, the first one included: 1 means never again. The delay before the next try grows with `backoff`:
@@ -101,7 +100,7 @@ class Retry:
         return cls(**given)
 
 
-_NAMES = tuple(field.name for field in fields(Retry))
+_NAMES = tuple(Retry._fields)
 
 
 def _classes(given: Any, what: str) -> tuple[type[Exception] | str, ...]:

@@ -10,7 +10,6 @@ import json
 from base64 import b64decode, b64encode
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal, cast, get_args
 
@@ -23,6 +22,7 @@ from everstep.ids import check_tag
 from everstep.runtime import enqueue as queueing
 from everstep.runtime import workflow as flows
 from everstep.runtime.host import Host
+from everstep.shape import Shape
 
 Missed = Literal["once", "skip", "all"]
 PREFIX = "schedule:"
@@ -30,8 +30,7 @@ _LATE = 60_000_000  # what is later than this was missed
 _MOST = 1_000
 
 
-@dataclass(frozen=True, slots=True)
-class Schedule:
+class Schedule(Shape, frozen=True):
     """A workflow that is enqueued at the times of `cron` in the time zone `zone`. `missed` says what happens with times at which no worker was
     there: they are fired `once` for all of them, `skip`ped, or `all` fired, each for itself (the last thousand). `next` is the next time."""
 
@@ -47,8 +46,7 @@ class Schedule:
     input: tuple[Any, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Fired:
+class Fired(Shape, frozen=True):
     """A run that was enqueued by a schedule, or why none could be."""
 
     schedule: str

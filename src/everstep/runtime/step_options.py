@@ -7,20 +7,19 @@ import inspect
 import os
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 
 from everstep.errors import InvalidArgument
 from everstep.runtime.context import frame, warn_if_stray
 from everstep.runtime.retry import Retry
+from everstep.shape import Shape, replace
 
 F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-@dataclass(frozen=True, slots=True)
-class StepOptions:
+class StepOptions(Shape, frozen=True):
     """How a step is run."""
 
     name: str | None = None
@@ -172,5 +171,4 @@ def name_for(function: Any, options: StepOptions) -> str:
 
 
 def with_options(options: StepOptions, given: dict[str, Any]) -> StepOptions:
-    values = {field: getattr(options, field) for field in StepOptions.__slots__}
-    return StepOptions(**{**values, **given})
+    return replace(options, **given)

@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from typing import Any
 
 from everstep.backends.base import Query
@@ -43,6 +42,7 @@ from everstep.runtime.host import Host
 from everstep.runtime.outcome import Outcome
 from everstep.runtime.playback import taken_over
 from everstep.runtime.suspects import Suspects
+from everstep.shape import Shape, field
 from everstep.store.journal import error_body
 from everstep.store.places import restore_places
 from everstep.store.writing import Chain
@@ -55,8 +55,7 @@ _FORGET_SECONDS = 60.0
 Told = Callable[[dict[str, Any]], None]
 
 
-@dataclass(slots=True)
-class Job:
+class Job(Shape):
     """One run that is driven here."""
 
     run: str
@@ -65,8 +64,7 @@ class Job:
     began: float = field(default_factory=time.monotonic)
 
 
-@dataclass(slots=True)
-class Counts:
+class Counts(Shape):
     """What a worker has done."""
 
     taken: int = 0

@@ -6,17 +6,16 @@ A list of changes applies in order, each to the result of those before it, so po
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from everstep.codec.values import Decoder, encode
+from everstep.shape import Shape
 from everstep.snapshot.delta import DELETE, SET, SPLICE, Op, Path, apply, difference, fields_of, inside, misfit
 
 MISSING = None
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Shape, frozen=True):
     """One difference. `kind` is added, removed or changed; `before` of an added and `after` of a removed value are None."""
 
     path: Path

@@ -7,11 +7,11 @@ what that base cost, or MOST_DELTAS in any case; it stands alone where the delta
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 from everstep.codec.values import Decoder, encode
 from everstep.errors import EverstepError, LimitExceeded, Unstorable
+from everstep.shape import Shape, field
 from everstep.snapshot import collect
 from everstep.snapshot.base import NOTHING, Known, build_base
 from everstep.snapshot.delta import apply
@@ -22,8 +22,7 @@ BIG_DELTA = 256 * 1024
 NO_DELTA = b"\xc0"
 
 
-@dataclass(slots=True)
-class Saved:
+class Saved(Shape):
     """What one checkpoint writes: the delta's content (nil where the base says all), the base's, and the base's new chunks."""
 
     delta: bytes

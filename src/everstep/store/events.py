@@ -6,13 +6,13 @@ only hooks of this process see has none.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from everstep.shape import Shape, field
 
-@dataclass(frozen=True, slots=True)
-class Event:
+
+class Event(Shape, frozen=True):
     """Something that happened to a run. `replayed` marks one that is published once more."""
 
     name: str

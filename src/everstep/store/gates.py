@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from everstep.backends.base import Backend
 from everstep.codec.values import decode
 from everstep.records import Kind, Record, RunRow
+from everstep.shape import Shape
 from everstep.store.journal import name_of, open_body, read
 from everstep.store.model import when
 
 
-@dataclass(frozen=True, slots=True)
-class Gate:
+class Gate(Shape, frozen=True):
     """A decision that a run waits for, or waited for. `schema` is a JSON Schema, or None if any answer will do."""
 
     run: str

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from datetime import datetime
 from reprlib import Repr
 from typing import Any
@@ -29,6 +28,7 @@ from everstep.codec.kinds import kind_of, make_error, take_error
 from everstep.codec.values import Decoder, decode, encode, revived
 from everstep.errors import DamagedFrame, DamagedRecord, EverstepError, StepFailed
 from everstep.records import Kind, Record, RunRow
+from everstep.shape import Shape, field
 from everstep.snapshot.loader import Loader
 from everstep.snapshot.saver import Saver
 from everstep.store.model import when
@@ -47,8 +47,7 @@ _shape.maxlist = _shape.maxdict = _shape.maxtuple = 4
 _shape.maxlevel = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Shape, frozen=True):
     """A recorded step, as it is listed."""
 
     address: str

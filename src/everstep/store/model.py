@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Generic, TypeVar, cast
 
 from everstep.errors import DamagedFrame
 from everstep.records import CHILD, Record, RunRow
+from everstep.shape import Shape
 
 T = TypeVar("T")
 
@@ -19,8 +19,7 @@ class Page(list[T], Generic[T]):
     next: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RunInfo:
+class RunInfo(Shape, frozen=True):
     """A run as it stands."""
 
     id: str

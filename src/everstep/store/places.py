@@ -7,12 +7,12 @@ nothing here can lead to a second history.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from everstep.backends.base import Backend, Commit, Query
 from everstep.backends.queues import Place, Task, settled, task_of
 from everstep.errors import Conflict, Damaged, LostLease
 from everstep.records import Kind, Letter, Record, RunRow, Status
+from everstep.shape import Shape
 from everstep.store.journal import said_in
 
 _LOOKS = 5
@@ -21,8 +21,7 @@ _OPEN = (Status.QUEUED, Status.RUNNING, Status.WAITING)
 _OVER = (Status.SUCCEEDED, Status.CANCELLED, Status.FAILED)
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
+class Standing(Shape, frozen=True):
     """A run and its place, of one moment."""
 
     row: RunRow

@@ -10,7 +10,6 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from everstep.backends.base import Backend
@@ -18,6 +17,7 @@ from everstep.codec.frame import unwrap
 from everstep.codec.values import Decoder, revived
 from everstep.errors import Damaged, DamagedRecord, DamagedRun, MissingHead, PrunedCheckpoint
 from everstep.records import ZERO, Base, Kind, Pruned, Record, RunRow, record_fault
+from everstep.shape import Shape
 from everstep.snapshot.delta import Op, apply
 from everstep.snapshot.loader import Loader
 from everstep.snapshot.saver import NO_DELTA
@@ -25,8 +25,7 @@ from everstep.snapshot.saver import NO_DELTA
 _STATE = (Kind.CHECKPOINT.value, Kind.BASE.value)
 
 
-@dataclass(slots=True)
-class Loaded:
+class Loaded(Shape):
     """A snapshot with objects still neutral, and how far behind its base is."""
 
     value: Any

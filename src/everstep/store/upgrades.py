@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from everstep.backends.base import Backend, Query
@@ -18,6 +17,7 @@ from everstep.codec.refusal import shown
 from everstep.codec.values import FROZEN, Decoder
 from everstep.errors import Damaged, EverstepError, StoreClosed
 from everstep.records import Kind, Record, RunRow
+from everstep.shape import Shape
 from everstep.snapshot.loader import Loader
 from everstep.store.journal import CHUNKED, INLINE, open_body
 from everstep.store.reading import load
@@ -28,8 +28,7 @@ _AT_ONCE = 500
 _Path = tuple[Any, ...]  # (the path above, how a step of this sort is written, the step); () above the first
 
 
-@dataclass(frozen=True, slots=True)
-class Upgrade:
+class Upgrade(Shape, frozen=True):
     """One stored object that would not come back just as it is, or one place that cannot be read.
 
     upgrade   an older version; this program's upgrades bring it up to date

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ormsgpack import packb
@@ -14,6 +13,7 @@ from everstep.clock import clock
 from everstep.codec.frame import Framer
 from everstep.errors import IllegalTransition, LimitExceeded
 from everstep.records import ZERO, Kind, RunRow, Status, make_record
+from everstep.shape import Shape
 from everstep.snapshot.saver import Saved
 
 
@@ -40,8 +40,7 @@ _NEXT = {
 START, CHECKPOINT, BASE, STATUS = Kind.START.value, Kind.CHECKPOINT.value, Kind.BASE.value, Kind.STATUS.value
 
 
-@dataclass(slots=True)
-class Entry:
+class Entry(Shape):
     """Something for the journal that waits for the next commit."""
 
     kind: str

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import redirect_stdout
-from dataclasses import asdict
 from typing import Any
 
 import click
@@ -20,6 +19,7 @@ from everstep.cli.refs import QUEUE
 from everstep.cli.working import Lines, Listener, Silence
 from everstep.errors import InvalidArgument
 from everstep.runtime.workflow import known
+from everstep.shape import as_dict
 
 
 @make("worker")
@@ -101,7 +101,7 @@ def _at_terminal(app: App, modules: tuple[str, ...], until_idle: bool, options: 
                 one.taker = getattr(listener, "note", None)
             with listener:
                 _drive(store, listener, until_idle, options)
-    counts = [f"{count:,} {name.replace('_', ' ')}" for name, count in asdict(listener.worker.counts).items() if count]
+    counts = [f"{count:,} {name.replace('_', ' ')}" for name, count in as_dict(listener.worker.counts).items() if count]
     app.out.say(f"stopped: {', '.join(counts) or 'nothing was taken'}")
     return OK
 

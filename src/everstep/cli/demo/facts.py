@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
+from everstep.shape import Shape
 
-@dataclass(frozen=True, slots=True)
-class Killed:
+
+class Killed(Shape, frozen=True):
     """The process that died, and what was on disk by then."""
 
     run: str
@@ -18,8 +19,7 @@ class Killed:
     checkpoints_on_disk: int
 
 
-@dataclass(frozen=True, slots=True)
-class Resumed:
+class Resumed(Shape, frozen=True):
     """What the new process kept and did; the figures are those of the resume report."""
 
     pid: int
@@ -30,8 +30,7 @@ class Resumed:
     cost_saved: float
 
 
-@dataclass(frozen=True, slots=True)
-class Compared:
+class Compared(Shape, frozen=True):
     """The run that was killed beside one that nobody disturbed."""
 
     run: str
@@ -42,8 +41,7 @@ class Compared:
     same_state: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Forked:
+class Forked(Shape, frozen=True):
     """The fork before the decision, and how its ending differs."""
 
     run: str
@@ -55,8 +53,7 @@ class Forked:
     changes: list[dict[str, Any]]
 
 
-@dataclass(frozen=True, slots=True)
-class Sizes:
+class Sizes(Shape, frozen=True):
     """Bytes. A full copy is the state of a checkpoint as JSON; `stored` holds the results of all steps, too."""
 
     checkpoints: int
@@ -64,8 +61,7 @@ class Sizes:
     stored: int
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
+class Facts(Shape, frozen=True):
     """All that a demo has shown."""
 
     store: str

@@ -11,10 +11,10 @@ import fcntl
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from everstep.errors import InvalidArgument, ReadOnly, StoreBusy
+from everstep.shape import Shape
 
 STORE = "store.db"
 MARK = "everstep-demo.txt"
@@ -23,8 +23,7 @@ _ELSEWHERE = "Choose another place: everstep demo --dir FOLDER."
 _UNWRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
-@dataclass(frozen=True, slots=True)
-class Stage:
+class Stage(Shape, frozen=True):
     """Where a store is to be made, and the open file whose lock keeps others away."""
 
     store: Path

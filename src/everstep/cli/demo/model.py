@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+
+from everstep.shape import Shape
 
 SECONDS = 0.55
 DOLLARS_READ, DOLLARS_WRITTEN = 15 / 1_000_000, 75 / 1_000_000  # for each token, as a large model costs
@@ -23,8 +24,7 @@ Messages = Sequence[Mapping[str, str]]
 wait: Callable[[float], None] = time.sleep
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(Shape, frozen=True):
     """What the model says, and what that costs."""
 
     text: str

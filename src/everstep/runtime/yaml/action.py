@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from everstep.runtime.schema import check, to_schema
 from everstep.runtime.yaml.nodes import Node, Reader, describe
 from everstep.runtime.yaml.value import Value, read_expression, read_value
+from everstep.shape import Shape
 
 RUN_KEYS = ("python", "shell", "cwd", "env", "ok")
 GATE_KEYS = ("ask", "choices", "schema", "timeout", "default", "condition", "on_pass", "on_fail", "max_rounds")
@@ -23,16 +23,14 @@ ENVIRONMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
 _OURS_IN_SHELL = re.compile(r"\$\{\s*(inputs|state|steps)\s*[.\[]")
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(Shape, frozen=True):
     """A Python callable, by name."""
 
     target: str
     line: int
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(Shape, frozen=True):
     """A command for /bin/sh; `ok` are the exit codes that are no failure."""
 
     text: str
@@ -42,8 +40,7 @@ class Command:
     ok: tuple[int, ...] = (0,)
 
 
-@dataclass(frozen=True, slots=True)
-class Gate:
+class Gate(Shape, frozen=True):
     """A question, a condition, or both; and what comes next: continue, stop, fail, or the id of a step."""
 
     line: int

@@ -6,7 +6,6 @@ Reading a document imports nothing that it names and runs nothing: the documents
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from everstep.errors import InvalidArgument
@@ -19,13 +18,13 @@ from everstep.runtime.yaml.nodes import Node, Reader, describe, read
 from everstep.runtime.yaml.plan import References, check_jumps, ordered, steps_of
 from everstep.runtime.yaml.step import ID, NAME, Entry, Step, read_entry, read_retry
 from everstep.runtime.yaml.value import Value, read_value
+from everstep.shape import Shape
 
 KEYS = ("name", "version", "description", "inputs", "state", "policy", "retry", "budget", "timeout", "steps", "result")
 TAKEN = ("id",)  # what `store.start` takes for itself
 
 
-@dataclass(frozen=True, slots=True)
-class Input:
+class Input(Shape, frozen=True):
     """A value that a run is started with; `default` is empty if it must be given."""
 
     name: str
@@ -33,8 +32,7 @@ class Input:
     default: tuple[Any, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(Shape, frozen=True):
     """A workflow that was read; `order` holds the entries as they run."""
 
     file: str | None

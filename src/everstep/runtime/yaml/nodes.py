@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from everstep.errors import EverstepError, InvalidArgument, InvalidWorkflow
 from everstep.runtime.operations import suggestion
+from everstep.shape import Shape, field
 
 try:
     import yaml
@@ -43,8 +43,7 @@ for _kind, _pattern in _SCALARS.items():
     _Loader.add_implicit_resolver(_TAG + _kind, _pattern, None)
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(Shape, frozen=True):
     """A value of the document: a scalar, a list of nodes or a dict of nodes, with its line; `text` is a scalar as it was written."""
 
     value: Any

@@ -7,7 +7,6 @@ and no entry before it is ready. So the order is the same in every run and every
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -16,6 +15,7 @@ from everstep.runtime.yaml.action import NEXT, Gate
 from everstep.runtime.yaml.nodes import Reader
 from everstep.runtime.yaml.step import Entry, Group, Step
 from everstep.runtime.yaml.value import Value
+from everstep.shape import replace
 
 OF_A_STEP = ("result", "status", "passed")
 Needs = Mapping[str, Mapping[str, int]]  # a name, the names that it needs, the line of each

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from everstep.errors import InvalidWorkflow
@@ -11,10 +10,10 @@ from everstep.runtime.off import OffRun
 from everstep.runtime.operations import ExpressionError
 from everstep.runtime.run import Run
 from everstep.runtime.yaml.value import Value
+from everstep.shape import Shape
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(Shape, frozen=True):
     """How a step ended. Its fields are what stands behind `steps.<id>.`"""
 
     status: str

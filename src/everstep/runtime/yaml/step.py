@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from everstep.runtime.retry import Retry
 from everstep.runtime.yaml.action import NEXT, RUN_KEYS, Call, Command, Gate, read_gate, read_run
 from everstep.runtime.yaml.nodes import Node, Reader
 from everstep.runtime.yaml.value import Value, read_expression, read_value
+from everstep.shape import Shape
 
 WORK_KEYS = ("id", "run", "with", "needs", "when", "for_each", "concurrency", "retry", "timeout", "kind", "save", "description")
 GATE_KEYS = ("id", "gate", "needs", "when", "save", "description")
@@ -24,8 +24,7 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 ID = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,99}")
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Shape, frozen=True):
     """A step or a gate of the document; `plain` is the entry as it was written, for comparing two documents."""
 
     id: str
@@ -62,8 +61,7 @@ class Step:
                 yield "condition", self.action.condition
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(Shape, frozen=True):
     """Steps that run at the same time."""
 
     line: int

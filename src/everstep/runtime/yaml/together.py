@@ -9,16 +9,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
-from dataclasses import dataclass, field
 from typing import Any
 
 from everstep.errors import Suspended, Waiting
 from everstep.runtime.steps import failed_steps, mark
 from everstep.runtime.yaml.shell import wait_for
+from everstep.shape import Shape, field
 
 
-@dataclass(slots=True)
-class Task:
+class Task(Shape):
     """Something to do, after the tasks that it needs."""
 
     do: Callable[[], Any]

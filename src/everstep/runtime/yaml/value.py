@@ -7,13 +7,13 @@ What comes out is a copy: a step that changes its argument in place must not cha
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from everstep.codec.values import decode, encode
 from everstep.runtime.expression import Expression, Names, parse, parse_template
 from everstep.runtime.operations import ExpressionError, as_text
 from everstep.runtime.yaml.nodes import Node, Reader
+from everstep.shape import Shape
 
 
 def copied(value: Any) -> Any:
@@ -21,8 +21,7 @@ def copied(value: Any) -> Any:
     return value if value is None or type(value) in (str, int, float, bool) else decode(encode(value, "value"))
 
 
-@dataclass(frozen=True, slots=True)
-class Value:
+class Value(Shape, frozen=True):
     """`content` is a scalar, an Expression, a tuple of texts and expressions, or a list or dict of values."""
 
     content: Any

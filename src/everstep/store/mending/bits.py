@@ -6,7 +6,6 @@ Pure, and bounded: things beyond a few kilobytes are not tried, and what all tri
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields, replace
 from hashlib import sha256
 from typing import Any, Protocol, TypeVar
 
@@ -15,6 +14,7 @@ from ormsgpack import packb
 from everstep.codec.frame import unwrap
 from everstep.errors import Damaged
 from everstep.records import Record
+from everstep.shape import replace
 
 _LONGEST = 16 * 1024
 _MOST_BYTES = 1 << 30  # of rows and records to hash in all: some seconds
@@ -61,7 +61,7 @@ class Healer:
         digest = thing.digest()
         if _one_bit_apart(digest, thing.check):
             return self._found(replace(thing, check=digest))
-        for name in (field.name for field in fields(thing) if field.name != "check"):
+        for name in (name for name in thing._fields if name != "check"):
             for value in _variants(getattr(thing, name)):
                 if not self._may_try():
                     return None

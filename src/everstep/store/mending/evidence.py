@@ -8,10 +8,10 @@ record behind it, whose predecessor's digest nobody knows; and a record whose ow
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 from everstep.records import ZERO, Record, chain
+from everstep.shape import replace
 
 
 class _Link(NamedTuple):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import TypeVar
 
@@ -16,6 +15,7 @@ from everstep.backends.wreck import Feed, Wreck
 from everstep.codec.frame import unwrap
 from everstep.errors import Damaged
 from everstep.records import ZERO, Base, Letter, Pruned, Record, RunRow, Status, Tag
+from everstep.shape import Shape, field, replace
 from everstep.store.journal import said_in
 from everstep.store.mending.bits import Checked, Healer
 from everstep.store.mending.evidence import prove
@@ -29,8 +29,7 @@ _MOST_LOST, _MOST_TIMES = 10_000, 1000  # of a run that claims more records than
 T = TypeVar("T", bound=Checked)
 
 
-@dataclass(slots=True)
-class Beside:
+class Beside(Shape):
     """What stands beside a run, proven but for whose it is."""
 
     tags: list[Tag]
@@ -47,8 +46,7 @@ class Beside:
         return [*self.tags, *self.letters, *self.marks, *self.bases]
 
 
-@dataclass(slots=True)
-class Found:
+class Found(Shape):
     """A run, and what of it stood in the manifest."""
 
     remains: Remains
@@ -62,8 +60,7 @@ class Found:
         return rows + [thing.check for thing in replace(self.beside, tags=[]).all()]
 
 
-@dataclass(slots=True)
-class Finder:
+class Finder(Shape):
     """Finds runs. `deep`: look beyond what the engine finds from the start."""
 
     wreck: Wreck

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
 from itertools import groupby
+
+from everstep.shape import Shape, field
 
 _SHOWN = 50
 
 
-@dataclass(frozen=True, slots=True)
-class Loss:
+class Loss(Shape, frozen=True):
     """One thing that could not be saved. `run` is None where it belongs to none, or nobody knows to which.
 
     `what` is `run`, `checkpoint`, `note` (of a checkpoint whose state is there), `step` (also `gate`, `answer`, `timer`, `event`, `status`, `start`), `record` (nobody knows which kind it was), `end`,
@@ -36,8 +36,7 @@ class Loss:
         return f"{self.which}: {self.reason}"
 
 
-@dataclass(slots=True)
-class Repaired:
+class Repaired(Shape):
     """What a repair wrote, and what it could not. `ok`: nothing is lost."""
 
     source: str

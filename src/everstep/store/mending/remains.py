@@ -7,7 +7,6 @@ left paused, so that it doesn't do again, unasked, what it had done. Relies on `
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
 from ormsgpack import packb
@@ -17,6 +16,7 @@ from everstep.codec.frame import Framer
 from everstep.codec.values import encode
 from everstep.errors import Damaged
 from everstep.records import ZERO, Base, Kind, Letter, Pruned, Record, RunRow, Status, Tag, chain, make_record
+from everstep.shape import Shape, field, replace
 from everstep.snapshot.loader import Fetch
 from everstep.store.journal import pack_body, said_in
 from everstep.store.mending.losses import Loss
@@ -31,8 +31,7 @@ _LOST = "lost"
 PAUSE = "pause"
 
 
-@dataclass(slots=True)
-class Remains:
+class Remains(Shape):
     """What is known of one run. `row` is proven if `sure`, else an older one or put together; `last` is the seq of its newest record."""
 
     row: RunRow

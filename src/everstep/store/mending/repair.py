@@ -8,7 +8,6 @@ numbers and epochs. The new store appears complete or not at all.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
 
 from everstep.backends.queues import LIMITS
 from everstep.backends.url import open_builder, open_wreck, shown
@@ -17,6 +16,7 @@ from everstep.clock import clock
 from everstep.codec.frame import Framer
 from everstep.errors import Damaged, NotAStore, StoreError
 from everstep.records import ZERO, Tombstone, fact_check, shift
+from everstep.shape import Shape, field
 from everstep.store.mending.bits import Checked, Healer
 from everstep.store.mending.found import Finder, Found
 from everstep.store.mending.losses import Loss, Repaired
@@ -47,8 +47,7 @@ def repair(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> Re
         builder.abandon()
 
 
-@dataclass(slots=True)
-class _Repair:
+class _Repair(Shape):
     wreck: Wreck
     builder: Builder
     out: Repaired

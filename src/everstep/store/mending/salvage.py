@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Any
 
 from everstep.backends.base import Backend
@@ -17,6 +16,7 @@ from everstep.codec.frame import unwrap
 from everstep.codec.values import Decoder, revived
 from everstep.errors import Damaged, PrunedCheckpoint
 from everstep.records import ZERO, Base, Kind, Pruned, Record, RunRow, record_fault
+from everstep.shape import Shape, field
 from everstep.snapshot.delta import apply
 from everstep.snapshot.loader import Loader
 from everstep.snapshot.saver import NO_DELTA
@@ -29,8 +29,7 @@ _MOST_FAILURES = 5_000
 _PRUNED = "its state was pruned"
 
 
-@dataclass(frozen=True, slots=True)
-class Salvaged:
+class Salvaged(Shape, frozen=True):
     """A state, the checkpoint that it is of, and the newer ones that were passed over, newest first, each with the reason."""
 
     state: Any
@@ -75,8 +74,7 @@ def _loads(backend: Backend, row: RunRow, number: int) -> bool:
     return True
 
 
-@dataclass(slots=True)
-class _Good:
+class _Good(Shape):
     """The newest good state, and what is known of those that are not."""
 
     run: str

@@ -7,7 +7,6 @@ same: then a new one is added in its place. So every checkpoint either loads, or
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
 
@@ -15,6 +14,7 @@ from everstep.codec.frame import Framer, unwrap
 from everstep.codec.values import Decoder
 from everstep.errors import Damaged, EverstepError
 from everstep.records import Base, Kind, Pruned, Record, RunRow
+from everstep.shape import Shape, field, replace
 from everstep.snapshot.delta import apply
 from everstep.snapshot.loader import Fetch, Loader
 from everstep.snapshot.saver import NO_DELTA, Saver
@@ -25,8 +25,7 @@ _SHORT = 64  # a frame that says "no delta" is shorter than this, whatever its c
 _STATE = (Kind.CHECKPOINT.value, Kind.BASE.value)
 
 
-@dataclass(slots=True)
-class States:
+class States(Shape):
     """The checkpoints of one run. `row` needs to have its id and its key; `lost` says of numbers why their records are gone."""
 
     row: RunRow

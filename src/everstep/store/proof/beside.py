@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 
 from everstep.backends.base import Backend
 from everstep.codec.frame import unwrap
 from everstep.errors import Damaged
 from everstep.records import Base, Letter, Pruned, RunRow, Tag
+from everstep.shape import Shape
 from everstep.store.proof.report import Problem
 
 
-@dataclass(slots=True)
-class Beside:
+class Beside(Shape):
     """What a store keeps beside the row of a run."""
 
     tags: list[Tag]

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Literal
+
+from everstep.shape import Shape, field
 
 Level = Literal["ok", "warn", "bad"]
 _LEVELS: tuple[Level, ...] = ("ok", "warn", "bad")
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Shape, frozen=True):
     """One thing that was looked at. `remedy` is None where nothing has to be done."""
 
     level: Level
@@ -23,8 +23,7 @@ class Finding:
         return f"{self.level:<5}{self.name}: {self.sentence}" + (f" -> {self.remedy}" if self.remedy else "")
 
 
-@dataclass(slots=True)
-class Checkup:
+class Checkup(Shape):
     """All findings about a store."""
 
     findings: list[Finding] = field(default_factory=list)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 from everstep import clock as clocks
@@ -18,6 +17,7 @@ from everstep.backends.queues import LIMITS, Limits
 from everstep.codec.frame import Framer
 from everstep.errors import EverstepError, StoreClosed
 from everstep.records import RunRow, Status
+from everstep.shape import Shape, field
 from everstep.store.proof import server
 from everstep.store.proof.checkup import Checkup, Finding, Level
 from everstep.store.proof.naive import naive_size, shown_size
@@ -32,8 +32,7 @@ _OLD_US = 30 * _DAY_US
 _IDLE_MINUTES = 10
 
 
-@dataclass(slots=True)
-class _Seen:
+class _Seen(Shape):
     """What a walk over all runs came to."""
 
     runs: list[tuple[int, RunRow]] = field(default_factory=list)

@@ -7,7 +7,6 @@ two of them the size is taken to change evenly. What was not looked at is taken 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 from everstep import clock as clocks
@@ -16,6 +15,7 @@ from everstep.codec.frame import Framer
 from everstep.codec.values import encode
 from everstep.errors import Damaged, LimitExceeded, NotFound, Unstorable
 from everstep.records import Pruned, RunRow
+from everstep.shape import Shape
 from everstep.store import reading
 
 _MOST_US = 1_000_000
@@ -23,8 +23,7 @@ _MOST_RUNS = 20
 _ROUNDS = ((1.0, 0.0), (0.5,), (0.25, 0.75))  # where in a run: its ends first, and more as long as there is time
 
 
-@dataclass(slots=True)
-class Naive:
+class Naive(Shape):
     """What full copies would take, and what that is known from."""
 
     bytes: int

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Any, Literal
+
+from everstep.shape import Shape, field
 
 Depth = Literal["quick", "records", "full"]
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(Shape, frozen=True):
     """One thing that is wrong, and where."""
 
     code: str
@@ -22,8 +22,7 @@ class Problem:
         return f"{self.where}: {self.what} [{self.code}]"
 
 
-@dataclass(slots=True)
-class Report:
+class Report(Shape):
     """What was looked at and what is wrong with it. With `complete` False the time was over: the rest was not looked at."""
 
     depth: Depth

@@ -7,13 +7,13 @@ nobody has pruned the run in between, and is no problem if the run has a tombsto
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 from everstep.backends.base import Backend
 from everstep.codec.frame import unwrap
 from everstep.codec.values import Decoder
 from everstep.errors import Damaged, EverstepError, StoreClosed
 from everstep.records import ZERO, Kind, Pruned, Record, RunRow, record_fault
+from everstep.shape import Shape, field
 from everstep.snapshot.saver import NO_DELTA
 from everstep.store.bodies import contents
 from everstep.store.pace import Pace
@@ -29,8 +29,7 @@ _SHORT = 64  # a frame that says "no delta" is shorter than this, whatever its c
 _CHECKPOINT, _BASE = Kind.CHECKPOINT.value, Kind.BASE.value
 
 
-@dataclass(slots=True)
-class RunProof:
+class RunProof(Shape):
     """Looks at one run after the other; remembers what it has proved of the chunks of their families."""
 
     backend: Backend

@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, get_args
 
@@ -21,6 +20,7 @@ from everstep.clock import clock
 from everstep.codec.frame import Framer
 from everstep.errors import Conflict, Damaged, EverstepError, InvalidArgument, LeaseHeld, NotFound
 from everstep.records import CHILD, RunRow, Status
+from everstep.shape import Shape, field
 from everstep.store.model import when
 from everstep.store.pace import Pace, Progress
 from everstep.store.refs import find_run
@@ -39,8 +39,7 @@ _OVER = frozenset({Status.SUCCEEDED.value, Status.CANCELLED.value})
 _PERIODS = {"daily": "%Y-%m-%d", "weekly": "%G-%V", "monthly": "%Y-%m"}
 
 
-@dataclass(frozen=True, slots=True)
-class Deleted:
+class Deleted(Shape, frozen=True):
     """A run that goes, with the bytes of all that was its own."""
 
     run: str
@@ -51,8 +50,7 @@ class Deleted:
         return f"{self.run} goes: {self.reason} ({self.bytes:,} bytes)"
 
 
-@dataclass(slots=True)
-class Cleaned:
+class Cleaned(Shape):
     """What a clean-up did; of a dry run, what it would do. `complete` is False if the time was over before all was done."""
 
     deleted: list[Deleted] = field(default_factory=list)

@@ -8,19 +8,18 @@ needs it goes, and then they are added up. Bases that pruning adds are left out 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from math import inf
 
 from everstep.backends.base import Backend
 from everstep.records import Kind
+from everstep.shape import Shape, field
 from everstep.store.reachable import Reach, contents_of
 from everstep.store.upkeep.plan import base_content, source_of
 from everstep.store.upkeep.retention import Decision, fewest
 from everstep.store.upkeep.survey import Survey, proved
 
 
-@dataclass(slots=True)
-class Member:
+class Member(Shape):
     """One run that counts: what was decided about it, and whether the limit may have more of it dropped. `place`: that of its creation."""
 
     survey: Survey

@@ -10,12 +10,12 @@ where a run itself has vanished, nothing at all.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 
 from everstep.backends.base import Backend, Query
 from everstep.codec.frame import unwrap
 from everstep.errors import Damaged
 from everstep.records import RunRow
+from everstep.shape import Shape, field
 from everstep.store.pace import Pace, TimeOver
 from everstep.store.reachable import Reach, contents_of
 from everstep.store.refs import verified
@@ -26,8 +26,7 @@ _AT_ONCE = 500
 _PAGE = 4096
 
 
-@dataclass(slots=True)
-class Collected:
+class Collected(Shape):
     """What gc freed; of a dry run, what it would free. `complete` is False if the time was over before all was done."""
 
     families: int = 0
@@ -49,8 +48,7 @@ class Collected:
         return "\n".join([f"{what}; {self.kept} chunks stay{rest}", *self.problems])
 
 
-@dataclass(slots=True)
-class Foreseen:
+class Foreseen(Shape):
     """What a dry run takes as done: runs that are deleted, and for those that are pruned the checkpoints whose bodies stay and the chunks that
     new bases reach."""
 

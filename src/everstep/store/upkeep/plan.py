@@ -11,13 +11,13 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import groupby
 
 from everstep.backends.base import Backend
 from everstep.codec.frame import Framer, unwrap
 from everstep.errors import DamagedRecord
 from everstep.records import RunRow
+from everstep.shape import Shape, field
 from everstep.snapshot.base import build_base
 from everstep.store.reachable import Reach
 from everstep.store.reading import load
@@ -28,8 +28,7 @@ WORTH = 4096  # fewer bytes than this are not worth a load and a base
 MOST_AT_ONCE = 4 * 1024 * 1024  # the chunks of a base are written in one transaction, and writers wait for it
 
 
-@dataclass(slots=True)
-class RunPlan:
+class RunPlan(Shape):
     """What goes from a run and what stays, each with its reason; `bases` are the checkpoints that get a base of their own.
 
     `freed` counts the bytes of the bodies that go, `added` those of new bases and their chunks. With a `problem` nothing goes.

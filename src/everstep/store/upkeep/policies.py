@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from everstep.backends.base import Backend
 from everstep.errors import Damaged, InvalidArgument
 from everstep.records import RunRow
+from everstep.shape import Shape
 from everstep.store.query import check_text
 from everstep.store.refs import find_run
 from everstep.store.upkeep.retention import Retention
@@ -25,8 +25,7 @@ from everstep.store.upkeep.retention import Retention
 _STORE, _WORKFLOW, _RUN = "retention", "retention/workflow/", "retention/run/"
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
+class Policy(Shape, frozen=True):
     """A retention, and the name of the fact that it stands in; "" for one that was given with the call."""
 
     scope: str

@@ -7,13 +7,13 @@ run that is damaged is left as it is, and reported: what looks superfluous may b
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from everstep.backends.base import Backend
 from everstep.clock import clock
 from everstep.codec.frame import Framer
 from everstep.errors import Conflict, Damaged, NotFound, PrunedCheckpoint
 from everstep.records import RunRow, Status
+from everstep.shape import Shape, field
 from everstep.store.pace import Pace, TimeOver
 from everstep.store.reachable import Reach
 from everstep.store.upkeep.crowd import Member, crowded_out, dropped_by_limit, held_by
@@ -27,8 +27,7 @@ _TRIES = 5
 ENDED = frozenset({Status.SUCCEEDED.value, Status.CANCELLED.value, Status.FAILED.value})
 
 
-@dataclass(slots=True)
-class PrunePlan:
+class PrunePlan(Shape):
     """What is pruned from each run; of a dry run, what would be. `complete` is False if the time was over before all was done."""
 
     runs: list[RunPlan] = field(default_factory=list)

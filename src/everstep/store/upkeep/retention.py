@@ -8,7 +8,6 @@ first; times are labels, which say only on which day a checkpoint was made and h
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
 from math import inf
 from operator import attrgetter
@@ -17,6 +16,7 @@ from typing import Any, Literal, NamedTuple, get_args
 from everstep.codec.refusal import shown
 from everstep.errors import InvalidArgument
 from everstep.ids import check_tag
+from everstep.shape import Shape, as_dict
 
 Completed = Literal["all", "final", "delete"]
 PROTECTED = ("milestone", "release", "backup")
@@ -27,8 +27,7 @@ _COUNTS = ("keep_last", "keep_daily", "keep_weekly")
 _RULES = (*_COUNTS, "keep_within", "keep_tagged", "keep_kinds")
 
 
-@dataclass(frozen=True, slots=True)
-class Retention:
+class Retention(Shape, frozen=True):
     """What is kept of a run: all that any of the `keep_` rules names. Without any of them, everything.
 
     `keep_last`: so many of the newest. `keep_within`: those not older (a timedelta, or seconds). `keep_daily`, `keep_weekly`: the newest
@@ -57,7 +56,7 @@ class Retention:
             _check_count(self.max_bytes, "max_bytes", 0)
         if self.completed not in get_args(Completed):
             raise InvalidArgument(f"completed={shown(self.completed)} is no choice", remedy='Use "all", "final" or "delete".')
-        # A frozen dataclass sets its fields so; equal policies must be equal however they were written.
+        # What is frozen sets its fields so; equal policies must be equal however they were written.
         object.__setattr__(self, "keep_within", _span(self.keep_within))
         object.__setattr__(self, "keep_tagged", _tags(self.keep_tagged))
         object.__setattr__(self, "keep_kinds", _kinds(self.keep_kinds))
@@ -78,7 +77,8 @@ class Retention:
 
     def to_dict(self) -> dict[str, Any]:
         """What was chosen, as JSON can hold it; `parse` reads it."""
-        given = {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != f.default}
+        usual = Retention()
+        given = {name: value for name, value in as_dict(self).items() if value != getattr(usual, name)}
         if "keep_within" in given:
             given["keep_within"] = given["keep_within"].total_seconds()
         return {name: list(value) if isinstance(value, tuple) else value for name, value in given.items()}
@@ -88,7 +88,7 @@ class Retention:
         """A policy from a configuration: `{"keep_last": 10, "keep_within": 86400}`. Unknown names are refused."""
         if isinstance(given, Retention):
             return given
-        names = [f.name for f in fields(cls)]
+        names = list(cls._fields)
         if not isinstance(given, Mapping):
             raise InvalidArgument(f"{shown(given)} is no retention", remedy="Give everstep.Retention(...), or a mapping of its names.")
         for name in given:
@@ -97,8 +97,7 @@ class Retention:
         return cls(**given)
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
+class Point(Shape, frozen=True):
     """What has to be known of a checkpoint. `bytes` are those of its own bodies; `good` is False if it is known that it can't be loaded."""
 
     number: int

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
 
 from everstep.backends.base import Backend, Query
 from everstep.codec.frame import unwrap
 from everstep.errors import Conflict, Damaged, DamagedRecord, DamagedRun
 from everstep.records import ZERO, Base, Kind, Pruned, Record, RunRow, record_fault
+from everstep.shape import Shape, field
 from everstep.snapshot.saver import NO_DELTA
 from everstep.store.journal import said_in
 from everstep.store.model import asked_for, header_of
@@ -26,8 +26,7 @@ _PRUNABLE = (Kind.CHECKPOINT.value, Kind.BASE.value)
 _SHORT = 64  # a frame that says "no delta" is shorter than this, whatever its codec
 
 
-@dataclass(slots=True)
-class Body:
+class Body(Shape):
     """The body of a checkpoint or base record: where it is and how long. `length` is 0 where it was dropped."""
 
     seq: int
@@ -40,8 +39,7 @@ class Body:
     """A checkpoint that says no delta: it is only known by its base."""
 
 
-@dataclass(slots=True)
-class Labels:
+class Labels(Shape):
     """What anybody may add to a run at any time, and what may keep a checkpoint: tags by number, and forks by id."""
 
     tags: dict[int, list[str]]
@@ -53,8 +51,7 @@ class Labels:
         return tags | {(number, fork) for fork, number in self.forks.items() if number in numbers}
 
 
-@dataclass(slots=True)
-class Survey:
+class Survey(Shape):
     """What has to be known of a run to decide what of it can go."""
 
     row: RunRow
