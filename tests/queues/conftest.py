@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 import everstep
-from everstep.runtime import signals
 from everstep.runtime.worker import Worker
 
 Start = Callable[..., Worker]
@@ -37,4 +36,3 @@ def work(heard: list[dict[str, Any]]) -> Iterator[Start]:
         worker.stop()
     for _, thread in started:
         thread.join()
-    signals.forget()

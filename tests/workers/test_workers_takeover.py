@@ -267,6 +267,29 @@ def test_a_worker_leaves_alone_what_a_program_of_its_process_drives(
     assert [notes.count(what) for what in ("first", "waits", "last 0")] == [1, 1, 1]
 
 
+@pytest.mark.parametrize("flow", ["held", "aheld"])
+def test_a_worker_that_is_told_to_stop_stops_no_run_of_another_or_of_the_program(
+    store: everstep.Store, working: Callable[..., Working], notes: Notes, tmp_path: Path, flow: str
+) -> None:
+    flows = worker_programs.know(notes.path, flow)
+    go, gone = tmp_path / "go", tmp_path / "gone"
+    stays, leaves = store.enqueue(flow, str(go), queue="one"), store.enqueue(flow, str(gone), queue="other")
+    found: list[Any] = []
+    thread = threading.Thread(target=lambda: found.append(store.start(flows[flow], str(go))))
+    thread.start()
+    one, other = working(store, queues="one"), working(store, queues="other")
+    until(lambda: notes.count("waits") == 3)
+    other.worker.stop()
+    go.touch()
+    assert stays.wait(60).status == "succeeded"
+    thread.join(60)
+    assert found[0].status == "succeeded"
+    gone.touch()
+    other.ended()
+    assert (one.worker.counts.succeeded, other.worker.counts.given_back, leaves.wait(0).status) == (1, 1, "running")
+    assert [notes.count(what) for what in ("first", "goes on", "last 0")] == [3, 3, 2]
+
+
 def test_a_worker_that_is_stopped_when_it_has_ended_or_not_begun_stops_nothing_else(store: everstep.Store, notes: Notes) -> None:
     flows = worker_programs.know(notes.path, "count")
     ended = store.worker()

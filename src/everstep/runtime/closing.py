@@ -49,7 +49,7 @@ def end(run: Run, ending: Ending) -> Checkpoint | None:
 
 def _find_base(run: Run, row: RunRow) -> None:
     """A signal may have come when the program's newest checkpoint was made, and before that was noted here."""
-    if signals.seen() is None or not row.checkpoints or run._base == row.checkpoints:
+    if signals.seen(run) is None or not row.checkpoints or run._base == row.checkpoints:
         return
     if asked_for(checkpoint_record(run._store.backend, row, row.checkpoints).meta):
         run._base = row.checkpoints

@@ -51,6 +51,7 @@ class Driver(Recorder):
         super().__init__(store, durability)
         self._mode = mode
         self._hooks = mode.hooks
+        self._ear = signals.ear.get()
         self._dry = mode.replay == "validate"
         self._accept = mode.accept
         self._worker = worker
@@ -355,7 +356,7 @@ class Driver(Recorder):
 
     def _boundary(self) -> None:
         """Between steps: whether somebody or something wants the run to stop."""
-        found = signals.seen()
+        found = signals.seen(self)
         if found is not None:
             raise Interrupted(self.id, f"signal {found[0]}", found[1])
         if self._letters:

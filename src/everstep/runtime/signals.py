@@ -2,7 +2,7 @@
 
 Handlers are installed when a run is opened in the main thread, and taken away with the last one; a program that has handlers of its
 own keeps them. A handler only notes the signal: whoever drives the run asks at the end of each step. Where no step is running there
-is nothing to finish, and the program stops where it is.
+is nothing to finish, and the program stops where it is. A worker that is told to stop asks its own runs alone.
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from everstep.errors import Interrupted, Suspended
 
 if TYPE_CHECKING:
+    from everstep.runtime.driver import Driver
     from everstep.runtime.run import Run
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -63,31 +65,30 @@ def told(run: Run, error: BaseException | None) -> BaseException | None:
 
     A task is stopped by cancelling it, and a run around another one sees the exit of that.
     """
-    found = seen()
+    found = seen(run)
     if found is None or error is None or isinstance(error, (Exception, Suspended)):
         return error
     by_signal = type(error).__name__ == "CancelledError" or isinstance(error.__cause__, Interrupted)
     return Interrupted(run.id, f"signal {found[0]}", found[1]) if by_signal else error
 
 
-def ask(number: int) -> bool:
-    """Have every open run stop at the end of its step, as a signal would; False if that was asked for before."""
-    global _seen
-    if _seen is not None:
-        return False
-    _seen = number
-    return True
+class Ear:
+    """Where the runs of one worker hear that they are to stop at the end of their step, as a signal would have it."""
+
+    __slots__ = ("heard",)
+
+    def __init__(self) -> None:
+        self.heard: int | None = None
 
 
-def forget() -> None:
-    """The runs that were asked to stop have stopped."""
-    global _seen
-    _seen = None
+ear: ContextVar[Ear | None] = ContextVar("ear", default=None)
+"""That of the worker that a run is opened by; its children hear with it, too."""
 
 
-def seen() -> tuple[str, int] | None:
-    """The signal that asked to stop, and the exit code that goes with it."""
-    return None if _seen is None else (signal.Signals(_seen).name, 128 + _seen)
+def seen(run: Driver) -> tuple[str, int] | None:
+    """The signal that asked a run to stop, and the exit code that goes with it."""
+    number = _seen if run._ear is None else run._ear.heard or _seen
+    return None if number is None else (signal.Signals(number).name, 128 + number)
 
 
 def _install() -> None:

@@ -101,13 +101,14 @@ class Worker:
         self.concurrency = concurrency
         self.counts = Counts()
         self.jobs: dict[str, Job] = {}
-        self.stopping = self._running = False
+        self.stopping = False
         self._store = store
         self._recover = recover
         self._max_deaths = max_deaths
         self._orders_in = list(orders_in)
         self._tell = tell or (lambda _: None)
         self._bell = Bell()
+        self._ear = signals.Ear()
         self._lock = threading.Lock()
         self._left: dict[str, float] = {}  # runs that cannot be driven here, and until when they are not asked for
         self._unfit: dict[str, str] = {}  # schedules that cannot be fired, and why
@@ -121,22 +122,18 @@ class Worker:
         restored = self._restore_places()
         about = {"restored": restored} if restored else {}
         self._say("started", worker=self._store.keeper.worker.id, queues=self.queues, concurrency=self.concurrency, **about)
-        self._running = True
         try:
             with self._hearing_signals(), ThreadPoolExecutor(self.concurrency, "everstep-run") as pool:
                 self._loop(pool, until_idle)
         finally:
             silence()
-            self._running = False
-            signals.forget()
             self._tell_of_signal()
             self._say("stopped")
 
     def stop(self, number: int = signal.SIGTERM) -> None:
         """Take nothing new, and have each run stop at the end of its step; others go on with it at once."""
         self.stopping = True
-        if self._running:  # else there is nothing to stop, and whatever is driven in this process next must not take it for its own
-            signals.ask(number)
+        self._ear.heard = self._ear.heard or number
         self._bell.ring()
 
     def _restore_places(self) -> list[str]:
@@ -207,6 +204,7 @@ class Worker:
         pool.submit(self._see_through, job, drive)
 
     def _see_through(self, job: Job, drive: Callable[[], Any]) -> None:
+        signals.ear.set(self._ear)
         try:
             outcome = drive()
             if outcome is not None:
