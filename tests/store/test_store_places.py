@@ -14,7 +14,6 @@ import pytest
 import everstep
 from everstep.backends.queues import Place, Task
 from everstep.records import RunRow, Status
-from everstep.runtime import signals
 from everstep.store.places import restore_places
 from everstep.testing.queued import beginning, ending, enqueue, letter, take
 from everstep.testing.rows import new_worker
@@ -247,7 +246,6 @@ def _drive(store: everstep.Store, **until: str) -> None:
     finally:
         worker.stop()
         thread.join()
-        signals.forget()
 
 
 def _held(store: everstep.Store, run: str) -> bool:

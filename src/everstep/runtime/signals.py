@@ -85,9 +85,9 @@ ear: ContextVar[Ear | None] = ContextVar("ear", default=None)
 """That of the worker that a run is opened by; its children hear with it, too."""
 
 
-def seen(run: Driver) -> tuple[str, int] | None:
-    """The signal that asked a run to stop, and the exit code that goes with it."""
-    number = _seen if run._ear is None else run._ear.heard or _seen
+def seen(run: Driver | None = None) -> tuple[str, int] | None:
+    """The signal that asked the process to stop, or this run of it, and the exit code that goes with it."""
+    number = _seen if run is None or run._ear is None else run._ear.heard or _seen
     return None if number is None else (signal.Signals(number).name, 128 + number)
 
 
