@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 import everstep
 from everstep.clock import clock
@@ -67,3 +70,44 @@ def test_what_a_schedule_remembers_is_masked_as_all_that_is_stored(tmp_path: Pat
     kept = b"".join(file.read_bytes() for file in tmp_path.iterdir())
     plain = b"hunter2-of-eve"
     assert [part for part in (plain, *(b64encode(plain[at : at + 12]) for at in range(3))) if part in kept] == []
+
+
+def test_a_schedule_that_is_changed_at_the_moment_it_is_fired_stays_changed(store: everstep.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.schedule("changed", queued_thrice, 1, cron="* * * * *")
+    now = clock.now_us() + 60_000_000
+    note = store.backend.set_fact
+
+    def change_first(name: str, value: str | None) -> None:
+        monkeypatch.setattr(store.backend, "set_fact", note)
+        store.schedule("changed", queued_thrice, 2, cron="30 4 * * *")
+        note(name, value)
+
+    monkeypatch.setattr(store.backend, "set_fact", change_first)
+    assert len(fire(store, now)) == 1
+    (plan,) = store.schedules()
+    assert (plan.cron, plan.input) == ("30 4 * * *", ((2,), {}))
+    assert plan.next > datetime.fromtimestamp(now / 1e6 - 60, UTC)
+
+
+def test_what_was_fired_is_known_after_a_repair(tmp_path: Path) -> None:
+    with everstep.open(tmp_path / "old.db") as store:
+        store.schedule("fired", queued_thrice, 1, cron="* * * * *")
+        first = store.schedules()
+        assert len(fire(store, clock.now_us() + 60_000_000)) == 1
+        plans = store.schedules()
+    everstep.repair(tmp_path / "old.db", tmp_path / "new.db")
+    with everstep.open(tmp_path / "new.db") as store:
+        assert store.schedules() == plans != first
+
+
+def test_what_was_fired_is_forgotten_with_the_schedule(store: everstep.Store) -> None:
+    store.schedule("fired", queued_thrice, 1, cron="* * * * *")
+    now = clock.now_us() + 60_000_000
+    (first,) = fire(store, now)
+    (plan,) = store.schedules()
+    store.unschedule("fired")
+    assert store.backend.facts() == {}
+    store.schedule("fired", queued_thrice, 1, cron="* * * * *")
+    assert store.schedules()[0].next <= plan.next
+    assert fire(store, now) == []  # of that time there is a run
+    assert first.run in {run.id for run in store.runs()}

@@ -1,7 +1,8 @@
 """Schedules: runs that are enqueued again and again, by cron and time zone. A store remembers them; any worker fires what is due.
 
 The id of a fired run is the schedule's name and the time that it stands for. So it does not matter how many workers see that it is due, or
-that one dies between firing and noting it: of one id there is one run.
+that one dies between firing and noting it: of one id there is one run. What was fired is noted beside a schedule, never in it: a worker that
+fires cannot undo what somebody changes at that moment.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
+from hashlib import sha256
 from typing import Any, Literal, cast, get_args
 
 from everstep.backends.queues import Task
@@ -25,7 +27,7 @@ from everstep.runtime.host import Host
 from everstep.shape import Shape
 
 Missed = Literal["once", "skip", "all"]
-PREFIX = "schedule:"
+PREFIX, FIRED = "schedule:", "fired:"
 _LATE = 60_000_000  # what is later than this was missed
 _MOST = 1_000
 
@@ -65,7 +67,7 @@ def schedule(
     order = queueing.order_of(store, function, args, kwargs, task, None)
     stored = queueing.stored_input(store, function, args, kwargs)
     following = next(times(cron, zone, clock.now_us()))
-    before = _known(store, PREFIX + name)
+    before = _known(store, name)
     if (before.get("cron"), before.get("zone")) == (cron, zone):
         following = min(following, before["next"])
     said = {
@@ -78,28 +80,43 @@ def schedule(
 
 def _known(store: Host, name: str) -> dict[str, Any]:
     """What is remembered under a name; nothing if that cannot be read, for it is about to be replaced."""
-    text = store.backend.fact(name)
+    text = store.backend.fact(PREFIX + name)
     with suppress(Damaged):
-        return _read(name, text) if text is not None else {}
+        return _read(PREFIX + name, text, store.backend.fact(FIRED + name)) if text is not None else {}
     return {}
 
 
 def unschedule(store: Host, name: str) -> None:
     if store.backend.fact(PREFIX + check_tag(name)) is None:
         raise NotFound(f"there is no schedule {name!r}", remedy="store.schedules() lists them.")
-    store.backend.set_fact(PREFIX + name, None)
+    for prefix in (PREFIX, FIRED):
+        if store.backend.fact(prefix + name) is not None:
+            store.backend.set_fact(prefix + name, None)
 
 
 def schedules(store: Host) -> list[Schedule]:
-    return [_parse(name, _read(name, text)) for name, text in store.backend.facts(PREFIX).items()]
+    return [_parse(name, _read(name, text, fired)) for name, text, fired in _all(store)]
 
 
-def _read(name: str, text: str) -> dict[str, Any]:
+def _all(store: Host) -> list[tuple[str, str, str | None]]:
+    """Each schedule, and what was noted of its firing."""
+    known = store.backend.facts(PREFIX)
+    fired = store.backend.facts(FIRED) if known else {}
+    return [(name, text, fired.get(FIRED + name.removeprefix(PREFIX))) for name, text in known.items()]
+
+
+def _read(name: str, text: str, fired: str | None) -> dict[str, Any]:
     try:
         said = json.loads(text)
-        return {**said, "next": int(said["next"]), "task": dict(said["task"])}
+        of, _, following = (fired or "").partition(" ")
+        return {**said, "next": int(following if of == _digest(text) else said["next"]), "task": dict(said["task"])}
     except (ValueError, TypeError, KeyError):
         raise Damaged(f"the {name.replace(':', ' ', 1)} cannot be read", remedy="Set it anew.") from None
+
+
+def _digest(text: str) -> str:
+    """What a schedule is known by: what was noted of another one of its name does not hold for it."""
+    return sha256(text.encode()).hexdigest()[:32]
 
 
 def _parse(name: str, said: dict[str, Any]) -> Schedule:
@@ -138,9 +155,9 @@ def times(cron: str, zone: str, moment: int, back: bool = False) -> Iterator[int
 def fire(store: Host, now: int) -> list[Fired]:
     """Enqueue what is due. One that cannot be enqueued keeps no other from it."""
     fired: list[Fired] = []
-    for name, text in store.backend.facts(PREFIX).items():
+    for name, text, noted in _all(store):
         try:
-            said = _read(name, text)
+            said = _read(name, text, noted)
             if said["next"] <= now:
                 fired += _fire(store, name, text, said, now)
         except StoreError:
@@ -155,8 +172,8 @@ def _fire(store: Host, name: str, text: str, said: dict[str, Any], now: int) -> 
     plan = _parse(name, said)
     task = Task(**said["task"])
     fired = [run for at in due if (run := _enqueue(store, plan, task, at)) is not None]
-    if store.backend.fact(name) == text:  # not if somebody changed it, or was faster
-        store.backend.set_fact(name, json.dumps({**said, "next": following}))
+    if store.backend.fact(name) == text:  # else there is nothing left that this could be noted of
+        store.backend.set_fact(FIRED + plan.name, f"{_digest(text)} {following}")
     return fired
 
 

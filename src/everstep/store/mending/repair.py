@@ -22,7 +22,7 @@ from everstep.store.mending.found import Finder, Found
 from everstep.store.mending.losses import Loss, Repaired
 from everstep.store.places import has_ended, task_in
 
-_KEPT = ("retention", LIMITS, "schedule:")  # what people have set
+_KEPT = ("retention", LIMITS, "schedule:", "fired:")  # what people have set, and what is noted of it
 _MOST_UNKNOWN = 10_000  # places in a row that nothing tells of: what comes after more than that is a damaged number
 
 
