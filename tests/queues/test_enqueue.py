@@ -214,3 +214,16 @@ def test_runs_outside_of_queues_are_woken_and_taken_over(store: everstep.Store, 
     while store.backend.run("plain").status != "succeeded":  # type: ignore[union-attr]
         pass
     assert store.resume("plain").result == "yes"
+
+
+def test_wake_leaves_the_runs_of_queues_to_workers_who_keep_their_limits(store: everstep.Store) -> None:
+    store.limit("default", concurrency=1)
+    queued = [store.enqueue(ask_first) for _ in range(2)]
+    assert store.wake() == []
+    store.worker().run(until_idle=True)
+    for one in queued:
+        store.answer(one.id, "boss", True)
+    assert sorted(store.due()) == sorted(one.id for one in queued)
+    assert store.wake() == []
+    store.worker().run(until_idle=True)
+    assert [one.wait(0).result for one in queued] == [True, True]

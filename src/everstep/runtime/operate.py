@@ -183,10 +183,10 @@ def due(store: Host, limit: int | None = None, outside: bool = False) -> list[st
 
 
 def _due_or_damaged(store: Host) -> list[str]:
-    """What is due. A run that is damaged is among them: waking it says so, and keeps nobody else asleep."""
+    """What is due outside of queues, whose limits only workers keep. A run that is damaged is among them: waking it says so, and keeps nobody else asleep."""
     now = clock.now_us()
     found: list[str] = []
-    for run in store.backend.due(now):
+    for run in store.backend.due(now, outside=True):
         try:
             if not _worth_waking(store, run, now):
                 continue
@@ -207,7 +207,7 @@ def _worth_waking(store: Host, run: str, now: int) -> bool:
 
 
 def wake(store: Host, limit: int | None) -> list[Any]:
-    """Resume what is due, until nothing more is. A run that somebody else drives, or that this process does not know, is left alone."""
+    """Resume what is due, until nothing more is. A run that somebody else drives, that stands in a queue, or that this process does not know, is left alone."""
     if limit is not None and (type(limit) is not int or limit < 0):
         raise InvalidArgument(f"limit={limit!r:.60} is no whole number from 0 on")
     outcomes: list[Any] = []
