@@ -38,6 +38,19 @@ def old(frozen: Frozen, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
+def migrated(frozen: Frozen, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One that was migrated, for all to read."""
+    if frozen.format not in _migrated:
+        path = _migrated[frozen.format] = tmp_path_factory.mktemp("migrated") / "s.db"
+        frozen.copy(path)
+        everstep.open(path).close()
+    return _migrated[frozen.format]
+
+
+_migrated: dict[int, Path] = {}
+
+
+@pytest.fixture
 def child() -> Iterator[Child]:
     """Starts processes that run some code, and kills those that are left."""
     started: list[subprocess.Popen[str]] = []

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import apsw
+import old_programs
 import pytest
 from migration_helpers import FROZEN, Frozen, ask, contents, schema, schema_of
 
@@ -274,3 +275,46 @@ def test_an_old_file_that_is_put_back_after_the_migration_is_refused(frozen: Fro
     with everstep.open(old, accept_older=True) as store:
         assert store.verify("quick").runs == len(frozen.heads)
     everstep.open(old).close()
+
+
+with_steps = pytest.mark.parametrize(
+    "frozen", [format for format in sorted(FROZEN) if format >= 2], indirect=True, ids=lambda format: f"format-{format}"
+)
+"""Formats that have steps, gates and letters."""
+
+
+@with_steps
+def test_a_waiting_workflow_is_answered_and_goes_on(old: Path) -> None:
+    with everstep.open(old) as store:
+        store.answer("waiting", "editor", "yes")
+        out = store.resume("waiting")
+        assert (out.status, out.result["topic"], out.result["answer"]) == ("succeeded", "logs", "yes")
+        assert out.result["last"] == old_programs.read_all("logs")[-1]  # from the chunks of a step
+        assert (out.report.kept, out.report.executed) == (6, 0)
+        assert store.verify("full").ok
+
+
+@with_steps
+def test_a_run_whose_process_was_killed_goes_on(old: Path) -> None:
+    calls: list[str] = []
+    with everstep.open(old) as store:
+        with store.run("killed") as run:
+            assert run.state == {"n": 1}
+            assert run.step("work", calls.append, "abcd") == 4  # recorded before it was killed
+            run.state["n"] = 2
+        assert not calls
+        assert store.load("killed") == {"n": 2}
+        assert store.verify("full").ok
+
+
+@with_steps
+def test_a_program_of_its_format_that_has_the_store_open_sees_that_it_must_not_write(old: Path) -> None:
+    """What it looks at when it begins to write: whether somebody else has written, and then the format."""
+    program = apsw.Connection(str(old))
+    before = program.data_version()
+    SqliteBackend(old).close()
+    program.execute("BEGIN IMMEDIATE")
+    assert program.data_version() != before
+    assert program.execute("PRAGMA user_version").fetchall() == [(sqlite_format.FORMAT,)]
+    program.execute("ROLLBACK")
+    program.close()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import apsw
 import pytest
-from migration_helpers import FROZEN, ask
+from migration_helpers import FROZEN, Frozen, ask
 
 import everstep
 from everstep.backends import queries, sqlite_format
@@ -26,10 +26,8 @@ FROZEN_1 = FROZEN[1]
 
 
 @pytest.fixture
-def old(tmp_path: Path) -> Path:
-    path = tmp_path / "s.db"
-    FROZEN_1.copy(path)
-    return path
+def frozen() -> Frozen:
+    return FROZEN_1
 
 
 def test_every_state_tag_and_status_of_the_old_store_is_there(old: Path) -> None:

@@ -10,14 +10,12 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-import apsw
 import old_programs
 import pytest
-from migration_helpers import FROZEN, ask, fingerprint, total_of
+from migration_helpers import FROZEN, Frozen, ask, fingerprint, total_of
 
 import everstep
 from everstep.backends import sqlite_format
-from everstep.backends.sqlite import SqliteBackend
 from everstep.errors import PrunedCheckpoint
 
 FROZEN_2 = FROZEN[2]
@@ -25,19 +23,8 @@ HELD: dict[str, Any] = FROZEN_2.held["runs"]
 
 
 @pytest.fixture
-def old(tmp_path: Path) -> Path:
-    path = tmp_path / "s.db"
-    FROZEN_2.copy(path)
-    return path
-
-
-@pytest.fixture(scope="module")
-def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One that was migrated, to be read only."""
-    path = tmp_path_factory.mktemp("migrated") / "s.db"
-    FROZEN_2.copy(path)
-    everstep.open(path).close()
-    return path
+def frozen() -> Frozen:
+    return FROZEN_2
 
 
 @pytest.mark.parametrize("name", HELD)
@@ -74,16 +61,6 @@ def test_the_fixture_has_all_that_a_store_can_have() -> None:
     assert compressions == {0, 1, 2}
 
 
-def test_a_waiting_workflow_is_answered_and_goes_on(old: Path) -> None:
-    with everstep.open(old) as store:
-        store.answer("waiting", "editor", "yes")
-        out = store.resume("waiting")
-        assert (out.status, out.result["topic"], out.result["answer"]) == ("succeeded", "logs", "yes")
-        assert out.result["last"] == old_programs.read_all("logs")[-1]  # from the chunks of a step
-        assert (out.report.kept, out.report.executed) == (6, 0)
-        assert store.verify("full").ok
-
-
 def test_what_is_due_is_woken(old: Path) -> None:
     with everstep.open(old) as store:
         assert store.due() == ["answered", "fragile", "asleep"]  # the timer of the last has run out since
@@ -99,18 +76,6 @@ def test_a_fork_of_an_edited_fork_still_has_the_edit(old: Path) -> None:
     with everstep.open(old) as store:
         out = store.resume("report-edited-twice")
         assert (out.status, out.result["topic"]) == ("succeeded", "tape")
-
-
-def test_a_run_whose_process_was_killed_goes_on(old: Path) -> None:
-    calls = []
-    with everstep.open(old) as store:
-        with store.run("killed") as run:
-            assert run.state == {"n": 1}
-            assert run.step("work", calls.append, "abcd") == 4  # recorded before it was killed
-            run.state["n"] = 2
-        assert not calls
-        assert store.load("killed") == {"n": 2}
-        assert store.verify("full").ok
 
 
 def test_a_loop_goes_on_from_the_checkpoint_that_its_program_asked_for(old: Path) -> None:
@@ -194,15 +159,3 @@ def test_an_id_whose_run_was_deleted_before_the_migration_can_be_used_again(old:
         assert [t.id for t in store.backend.tombstones() if t.id] == ["gone-1"]
         assert store.backend.manifest().places == FROZEN_2.places + 1
         assert store.verify("full").ok
-
-
-def test_a_program_of_format_2_that_has_the_store_open_sees_that_it_must_not_write(old: Path) -> None:
-    """What it looks at when it begins to write: whether somebody else has written, and then the format."""
-    program = apsw.Connection(str(old))
-    before = program.data_version()
-    SqliteBackend(old).close()
-    program.execute("BEGIN IMMEDIATE")
-    assert program.data_version() != before
-    assert program.execute("PRAGMA user_version").fetchall() == [(sqlite_format.FORMAT,)]
-    program.execute("ROLLBACK")
-    program.close()

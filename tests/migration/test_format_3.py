@@ -12,13 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import apsw
-import old_programs
 import pytest
-from migration_helpers import FROZEN, ask, contents, fingerprint, total_of
+from migration_helpers import FROZEN, Frozen, ask, contents, fingerprint, total_of
 
 import everstep
 from everstep import clock as clocks
-from everstep.backends import sqlite_format
 from everstep.backends.base import Commit
 from everstep.backends.queues import START, Claim, Task
 from everstep.backends.sqlite import SqliteBackend
@@ -32,19 +30,8 @@ STORE: dict[str, Any] = FROZEN_3.held["store"]
 
 
 @pytest.fixture
-def old(tmp_path: Path) -> Path:
-    path = tmp_path / "s.db"
-    FROZEN_3.copy(path)
-    return path
-
-
-@pytest.fixture(scope="module")
-def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One that was migrated, to be read only."""
-    path = tmp_path_factory.mktemp("migrated") / "s.db"
-    FROZEN_3.copy(path)
-    everstep.open(path).close()
-    return path
+def frozen() -> Frozen:
+    return FROZEN_3
 
 
 @pytest.mark.parametrize("name", HELD)
@@ -160,33 +147,12 @@ def test_a_new_run_waits_in_a_queue_and_is_taken(old: Path) -> None:
     backend.close()
 
 
-def test_a_waiting_workflow_is_answered_and_goes_on(old: Path) -> None:
-    with everstep.open(old) as store:
-        store.answer("waiting", "editor", "yes")
-        out = store.resume("waiting")
-        assert (out.status, out.result["answer"], out.report.executed) == ("succeeded", "yes", 0)
-        assert out.result["last"] == old_programs.read_all("logs")[-1]  # from the chunks of a step
-        assert store.verify("full").ok
-
-
 def test_what_is_due_is_woken_and_a_paused_run_is_not(old: Path) -> None:
     with everstep.open(old) as store:
         assert "answered" in store.due()
         outcomes = {out.run: out for out in store.wake()}
         assert outcomes["answered"].result["answer"] == "no"
         assert store.get("paused").status == "waiting"
-        assert store.verify("full").ok
-
-
-def test_a_run_whose_process_was_killed_goes_on(old: Path) -> None:
-    calls: list[str] = []
-    with everstep.open(old) as store:
-        with store.run("killed") as run:
-            assert run.state == {"n": 1}
-            assert run.step("work", calls.append, "abcd") == 4  # recorded before it was killed
-            run.state["n"] = 2
-        assert not calls
-        assert store.load("killed") == {"n": 2}
         assert store.verify("full").ok
 
 
@@ -205,15 +171,3 @@ def test_a_pruned_run_goes_on_and_is_pruned_again_as_the_store_remembers(old: Pa
         assert store.verify("full").ok
         total = store.backend.manifest().total
     assert total == total_of(old)
-
-
-def test_a_program_of_format_3_that_has_the_store_open_sees_that_it_must_not_write(old: Path) -> None:
-    """What it looks at when it begins to write: whether somebody else has written, and then the format."""
-    program = apsw.Connection(str(old))
-    before = program.data_version()
-    SqliteBackend(old).close()
-    program.execute("BEGIN IMMEDIATE")
-    assert program.data_version() != before
-    assert program.execute("PRAGMA user_version").fetchall() == [(sqlite_format.FORMAT,)]
-    program.execute("ROLLBACK")
-    program.close()
