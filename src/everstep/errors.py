@@ -45,7 +45,8 @@
     ├── InvalidWorkflow     E608  a workflow document that makes no sense
     ├── TransactionEnded    E609  a transactional step ended its own transaction
     ├── TransactionUnknown  E610  nobody knows whether the transaction of a step was committed
-    └── WorkerDied          E611  one worker after the other died with this run
+    ├── WorkerDied          E611  one worker after the other died with this run
+    └── ExitInWorkflow      E612  a workflow tried to end its worker
     (BaseException)
     └── Suspended           E620  not an error: unwinds a program whose run stops here
         ├── Waiting         E621  the run waits for an answer or for a time
@@ -497,6 +498,13 @@ class WorkerDied(EverstepError):
 
     code = "E611"
     remedy = "Look at what the step does that kills its process (memory, a crash in C code), then resume the run: store.resume(run_id)."
+
+
+class ExitInWorkflow(EverstepError):
+    """A workflow tried to end the worker that drives it."""
+
+    code = "E612"
+    remedy = "Return from the workflow, or raise an Exception: a worker has other runs to drive. Then resume the run: store.resume(run_id)."
 
 
 class Suspended(BaseException):

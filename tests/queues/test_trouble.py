@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from base64 import b64encode
 from datetime import UTC, datetime
@@ -12,6 +13,7 @@ import pytest
 
 import everstep
 from everstep.clock import clock
+from everstep.errors import ExitInWorkflow
 from everstep.redact import Redactor
 from everstep.runtime.schedules import PREFIX, fire
 
@@ -111,3 +113,61 @@ def test_what_was_fired_is_forgotten_with_the_schedule(store: everstep.Store) ->
     assert store.schedules()[0].next <= plan.next
     assert fire(store, now) == []  # of that time there is a run
     assert first.run in {run.id for run in store.runs()}
+
+
+def _leaves(how: type[BaseException]) -> None:
+    raise how("enough")
+
+
+def _exits() -> None:
+    _leaves(SystemExit)
+
+
+@everstep.workflow
+def queued_exit(where: str) -> None:
+    if where == "step":
+        everstep.current().step("exit", _exits)
+    _leaves({"exit": SystemExit, "interrupt": KeyboardInterrupt, "other": GeneratorExit}[where])
+
+
+@everstep.workflow
+async def queued_async_exit(where: str) -> None:
+    if where == "step":
+        await everstep.current().step("exit", _exits)
+    if where == "other":
+        raise asyncio.CancelledError("enough")
+    _leaves(SystemExit if where == "exit" else KeyboardInterrupt)
+
+
+@pytest.mark.parametrize("where", ["step", "exit", "interrupt", "other"])
+@pytest.mark.parametrize("flow", [queued_exit, queued_async_exit])
+def test_a_workflow_that_wants_to_end_its_worker_fails(store: everstep.Store, work: Any, heard: list[Any], flow: Any, where: str) -> None:
+    work(store)
+    bad = store.enqueue(flow, where)
+    out = bad.wait(30)
+    assert (out.status, type(out.error)) == ("failed", ExitInWorkflow)
+    assert "enough" in str(out.error)
+    assert store.enqueue(queued_thrice, 2).wait(30).result == 6
+    assert {said["run"] for said in heard if said["event"] == "failed"} == {bad.id}
+
+
+def test_a_workflow_that_a_program_started_and_wants_to_end_it_ends_it(store: everstep.Store) -> None:
+    with pytest.raises(SystemExit):
+        store.start(queued_exit, "step", id="mine")
+    assert store.get("mine").status == "running"
+
+
+@pytest.mark.parametrize("event", ["started", "taken", "succeeded", "stopped", None])
+def test_a_listener_that_fails_does_no_harm(store: everstep.Store, event: str | None) -> None:
+    told: list[str] = []
+
+    def tell(said: dict[str, Any]) -> None:
+        told.append(said["event"])
+        if event in (None, said["event"]):
+            raise ValueError("no")
+
+    runs = [store.enqueue(queued_thrice, n) for n in range(3)]
+    with pytest.warns(UserWarning, match="tell"):
+        store.worker(tell=tell).run(until_idle=True)
+    assert [run.wait(0).result for run in runs] == [0, 3, 6]
+    assert sorted(told) == sorted(["started", *["taken", "succeeded"] * 3, "stopped"])

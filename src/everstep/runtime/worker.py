@@ -11,6 +11,7 @@ import os
 import signal
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -209,12 +210,9 @@ class Worker:
             outcome = drive()
             if outcome is not None:
                 self._settled(job, outcome)
-        except (Interrupted, SystemExit) as error:
-            stopped = error if isinstance(error, Interrupted) else error.__cause__  # a signal asks the whole program to end
-            if isinstance(stopped, Interrupted):
-                self._count("given_back", job, "given back", reason=stopped.reason)
-            else:
-                self._leave(job.run, f"{type(error).__qualname__}: {error}")
+        except (Interrupted, SystemExit) as error:  # the worker is to stop, or the whole program
+            stopped = error if isinstance(error, Interrupted) else error.__cause__
+            self._count("given_back", job, "given back", reason=getattr(stopped, "reason", None) or str(error))
         except (LostLease, LeaseHeld, NotFound) as error:
             self._count("lost", job, "lost", error=str(error))
         except (UnknownWorkflow, DefinitionChanged) as error:
@@ -358,7 +356,11 @@ class Worker:
         self._say(what, run=job.run, workflow=job.workflow, queue=job.queue, seconds=round(time.monotonic() - job.began, 3), **said)
 
     def _say(self, what: str, **said: Any) -> None:
-        self._tell({"event": what, "at": clock.now_us(), **said})
+        """Tell of something. A listener that fails is told of the next thing all the same, and keeps nobody from working."""
+        try:
+            self._tell({"event": what, "at": clock.now_us(), **said})
+        except Exception as error:  # noqa: BLE001 - it is the listener's
+            warnings.warn(f"tell of a worker failed at {what!r}: {type(error).__qualname__}: {error}", stacklevel=2)
 
     def _tell_of_signal(self) -> None:
         """Not from the handler: that runs in the midst of whatever the main thread does, which may be telling something."""

@@ -22,6 +22,7 @@ from everstep.errors import (
     DamagedRecord,
     DefinitionChanged,
     EverstepError,
+    ExitInWorkflow,
     IllegalTransition,
     Interrupted,
     InvalidArgument,
@@ -401,7 +402,7 @@ class _Attempt:
         try:
             run._give(self._flow.function(*self._args, **self._kwargs))
         except BaseException as problem:  # noqa: BLE001 - it becomes the outcome, or is raised again
-            error = stopped_by(problem)
+            error = self._problem(problem)
         return self._outcome(error, _exit(run, error))
 
     async def _async(self) -> Outcome:
@@ -415,13 +416,22 @@ class _Attempt:
         try:
             self.run._give(await self._flow.function(*self._args, **self._kwargs))
         except BaseException as problem:  # noqa: BLE001 - it becomes the outcome, or is raised again
-            error = stopped_by(problem)
+            error = self._problem(problem)
         trouble: BaseException | None = None
         try:
             await AsyncRun.leave(handle._run, type(error) if error else None, error, None)
         except BaseException as problem:  # noqa: BLE001 - raised by _outcome
             trouble = problem
         return self._outcome(error, trouble)
+
+    def _problem(self, problem: BaseException) -> BaseException | None:
+        """What a workflow ended with. To end the process is for the program that started it; a worker has other runs to drive."""
+        error = stopped_by(problem)
+        if self.run._ear is None or isinstance(error, (Exception, Suspended)):
+            return error
+        made = ExitInWorkflow(f"the workflow {self._flow.name!r} tried to end its worker ({type(error).__name__}: {error})")
+        made.__cause__ = error
+        return made
 
     def _cancelled(self) -> Outcome:
         """Somebody cancelled the run while its driver was dead, or has driven it between the look at it and the lease."""
