@@ -191,3 +191,20 @@ def test_a_state_that_python_saved_is_restored_as_json(empty: Shop) -> None:
         run.checkpoint()
     state = empty.json("restore", "py")["state"]
     assert state == {"t": [1, 2], "s": ["a", "b"], "b": {"$bytes": "eA=="}, "n": {"$float": "inf"}, "k": {"$dict": [[1, "one"]]}}
+
+
+@pytest.mark.parametrize("bad", [("--tag", "1 x"), ("--meta", "x=[1]"), ("--note", "n" * 10_001)])
+def test_a_checkpoint_with_a_bad_option_writes_nothing(empty: Shop, bad: tuple[str, str]) -> None:
+    empty.pipe("checkpoint", "r", stdin='{"a": 1}').ok()
+    before = empty.json("show", "r")["run"]
+    for name in ("r", "new"):
+        assert empty.pipe("checkpoint", name, *bad, stdin='{"a": 2}').code == 2
+    assert empty.json("show", "r")["run"] == before
+    assert [run["id"] for run in empty.json("runs")["runs"]] == ["r"]
+
+
+def test_a_state_that_cannot_be_saved_leaves_the_run_as_it_was(empty: Shop) -> None:
+    empty.pipe("checkpoint", "r", stdin='{"a": 1}').ok()
+    assert empty.pipe("checkpoint", "r", stdin="[" * 900 + "]" * 900).code != 0
+    assert empty.json("show", "r")["run"]["status"] == "waiting"
+    empty.pipe("checkpoint", "r", stdin='{"a": 2}').ok()

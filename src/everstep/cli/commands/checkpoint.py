@@ -11,7 +11,8 @@ from everstep.cli import facts, targets
 from everstep.cli.app import App
 from everstep.cli.app import command as make
 from everstep.cli.refs import RUN
-from everstep.errors import Waiting
+from everstep.errors import InvalidArgument, LimitExceeded, Unstorable, Waiting
+from everstep.store.query import check_note, check_tags, to_meta
 
 
 @make("checkpoint")
@@ -25,6 +26,8 @@ def command(app: App, run: str, file: str, note: str | None, tags: tuple[str, ..
     """Save a JSON state as a checkpoint of RUN, which begins with the first one."""
     state = targets.json_of(file)
     pairs = dict(targets.pair(text, "--meta", "KEY=VALUE") for text in meta)
+    for check, given in ((check_note, note), (check_tags, tags), (to_meta, pairs)):
+        check(given)  # before there is a run that could fail by it
     with app.open(create=True, driving=True) as store:
         one = _save(store, run, state, {"note": note, "tags": tags, "meta": pairs or None}, done)
         one = store.checkpoint(one.ref)
@@ -35,11 +38,17 @@ def command(app: App, run: str, file: str, note: str | None, tags: tuple[str, ..
 
 
 def _save(store: Any, run: str, state: Any, about: dict[str, Any], done: bool) -> Any:
-    """Save, and leave the run waiting for what the script saves next, unless that was the last one."""
+    """Save, and leave the run waiting for what the script saves next, unless that was the last one. A state that is refused leaves it so, too."""
+    one, refused = None, None
     with suppress(Waiting), store.run(run) as opened:
-        if state is None:  # handed in, it would mean: what there was before
-            opened.state = None
-        one = opened.checkpoint(state=state, **about)
-        if not done:
+        try:
+            if state is None:  # handed in, it would mean: what there was before
+                opened.state = None
+            one = opened.checkpoint(state=state, **about)
+        except (InvalidArgument, Unstorable, LimitExceeded) as error:
+            refused = error
+        if refused is not None or not done:
             raise Waiting(opened.id, "its next checkpoint")
+    if refused is not None:
+        raise refused
     return one
