@@ -26,8 +26,9 @@ def command(app: App, run: str, file: str, note: str | None, tags: tuple[str, ..
     """Save a JSON state as a checkpoint of RUN, which begins with the first one."""
     state = targets.json_of(file)
     pairs = dict(targets.pair(text, "--meta", "KEY=VALUE") for text in meta)
-    for check, given in ((check_note, note), (check_tags, tags), (to_meta, pairs)):
-        check(given)  # before there is a run that could fail by it
+    check_note(note)  # before there is a run that could fail by it
+    check_tags(tags)
+    to_meta(pairs)
     with app.open(create=True, driving=True) as store:
         one = _save(store, run, state, {"note": note, "tags": tags, "meta": pairs or None}, done)
         one = store.checkpoint(one.ref)
