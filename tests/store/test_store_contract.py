@@ -2,6 +2,7 @@
 
 # ruff: noqa: PT012 -- a run that raises has a block
 
+import random
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -580,8 +581,6 @@ def test_blame_over_many_checkpoints_and_bases(store: everstep.Store) -> None:
 
 
 def test_blame_agrees_with_the_states_themselves(store: everstep.Store) -> None:
-    import random
-
     rng = random.Random(3)
     with store.run("r", state=dict.fromkeys("abcde", 0)) as run:
         for i in range(40):
@@ -591,6 +590,40 @@ def test_blame_agrees_with_the_states_themselves(store: everstep.Store) -> None:
     for key in "abcde":
         last = max(i for i in range(40) if i == 0 or states[i][key] != states[i - 1][key])
         assert store.blame("r", [key]).number == last + 1
+
+
+def test_blame_passes_over_what_was_set_to_what_it_was(store: everstep.Store) -> None:
+    rng = random.Random(5)
+    with store.run("r", state={"a": {"b": [0, 0]}, "n": -1}) as run:
+        for i in range(60):
+            run.state["n"] = i
+            if rng.random() < 0.5:
+                run.state["a"] = {"b": [rng.randrange(3), rng.randrange(2)]}
+            else:
+                run.state["a"]["b"][rng.randrange(2)] = rng.randrange(2)
+            run.checkpoint()
+    states = [store.load(f"r@{i}")["a"]["b"] for i in range(1, 61)]
+    for place in (0, 1):
+        last = max(i for i in range(60) if i == 0 or states[i][place] != states[i - 1][place])
+        assert store.blame("r", ["a", "b", place]).number == last + 1
+    assert store.blame("r", ["a"]).number == max(i for i in range(1, 60) if states[i] != states[i - 1]) + 1
+
+
+def test_blame_of_a_workflow_that_was_resumed_names_the_checkpoint_that_shows_the_change(store: everstep.Store) -> None:
+    @everstep.workflow
+    def blamed_order() -> None:
+        run = everstep.current()
+        run.state["total"] = 70
+        run.checkpoint()
+        run.state["answer"] = everstep.gate("boss", ask="?")
+        run.checkpoint()
+
+    store.start(blamed_order, id="o")
+    store.answer("o", "boss", "yes")
+    store.resume("o")
+    for key in ("total", "answer"):
+        first = next(n for n in range(1, store.get("o").checkpoints + 1) if key in store.load("o", at=n))
+        assert store.blame("o", [key]).number == first
 
 
 def test_a_fork_is_a_run_of_its_own(store: everstep.Store) -> None:

@@ -38,14 +38,15 @@ def diff(backend: Backend, a: tuple[RunRow, int], b: tuple[RunRow, int]) -> list
 def blame(backend: Backend, row: RunRow, number: int, path: Sequence[Any]) -> Checkpoint:
     """The checkpoint that last changed the value at a path, read from the deltas backwards.
 
-    A splice before it in the same list moves the path with it, so blame follows an item and not a position. What happened at a
-    pruned checkpoint is blamed on the next one that was kept: there it shows.
+    A splice before it in the same list moves the path with it, so blame follows an item and not a position. What was set to what it
+    had been is no change. What happened at a pruned checkpoint is blamed on the next one that was kept: there it shows.
     """
     try:
-        wanted = _absolute(load(backend, row, number).value, path)
+        state = load(backend, row, number).value
+        wanted = _absolute(state, path)
     except (KeyError, IndexError, TypeError, AttributeError):
         raise NotFound(f"{row.id}@{number} has nothing at {list(path)!r:.100}", remedy="Look at the state: store.load(ref).") from None
-    last = number
+    value, last = inside(state, wanted), number
     mark = prune_mark(backend, row)
     kept: Record | None = None
     while last >= 1:
@@ -54,16 +55,13 @@ def blame(backend: Backend, row: RunRow, number: int, path: Sequence[Any]) -> Ch
             if mark is not None and not mark.has_state(record.number):
                 continue
             kept, above = record, kept
-            if above is not None and above.number > record.number + 1 and _differs(backend, row, above.number, record.number, wanted):
+            if above is not None and above.number > record.number + 1 and _differs(backend, row, record.number, wanted, value):
                 return Checkpoint(above)
-            if ops is None:
-                if record.number == 1 or _changed(backend, row, record.number, wanted, mark):
-                    return Checkpoint(record)
-                continue
-            moved = _before(ops, wanted)
-            if moved is None:
+            moved = None if ops is None else _before(ops, wanted)
+            if moved is not None:
+                wanted = moved
+            elif record.number == 1 or _changed(backend, row, record.number, wanted, value, mark):
                 return Checkpoint(record)
-            wanted = moved
         last = first - 1
     return Checkpoint(kept if kept is not None else checkpoint_record(backend, row, 1))
 
@@ -99,15 +97,14 @@ def _before(ops: list[Op], path: tuple[Any, ...]) -> tuple[Any, ...] | None:
     return path
 
 
-def _changed(backend: Backend, row: RunRow, number: int, path: tuple[Any, ...], mark: Pruned | None) -> bool:
-    """Whether a checkpoint without a delta changed a path: by comparing it with the one before, if that was kept."""
-    return (mark is None or mark.has_state(number - 1)) and _differs(backend, row, number, number - 1, path)
+def _changed(backend: Backend, row: RunRow, number: int, path: tuple[Any, ...], value: Any, mark: Pruned | None) -> bool:
+    """Whether a checkpoint made a path what it is: by looking at the one before, if that was kept."""
+    return (mark is None or mark.has_state(number - 1)) and _differs(backend, row, number - 1, path, value)
 
 
-def _differs(backend: Backend, row: RunRow, number: int, before: int, path: tuple[Any, ...]) -> bool:
-    """Whether two checkpoints have different values at a path."""
-    now = inside(load(backend, row, number).value, path)
+def _differs(backend: Backend, row: RunRow, number: int, path: tuple[Any, ...], value: Any) -> bool:
+    """Whether a checkpoint has another value at a path."""
     try:
-        return not same(inside(load(backend, row, before).value, path), now)
+        return not same(inside(load(backend, row, number).value, path), value)
     except (KeyError, IndexError, TypeError, AttributeError):
         return True
