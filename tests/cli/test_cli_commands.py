@@ -22,12 +22,12 @@ IMPORT = ("--import", str(PROGRAMS))
 TABLE: dict[str, tuple[tuple[str, ...], str, str, str]] = {
     "init": ((), r"\A\Z", r"there is already .*store\.db", r"there is already"),
     "run": ((f"{PROGRAMS}:hello", "Ann", "--id", "h"), r"\Ahello Ann\n\Z", r"h: succeeded", r"h: succeeded\nhello Ann"),
-    "runs": ((), rf"loop +succeeded .*{ISO}  chat, prod  a chat about tea", r"\A\Z", r"loop .* ago  chat, prod  a chat"),
+    "runs": ((), rf"loop +succeeded .*{ISO}  chat, prod  a chat about tea", r"\A\Z", r"loop .* (?:now|ago)  chat, prod  a chat"),
     "show": (("loop",), rf"loop@6 +manual  {ISO}  add#5 +turn 6", r"\A\Z", r"loop@3 .* half +turn 3"),
     "log": (("done",), rf"{ISO}  ✓ price#1  attempt 2  ", r"\A\Z", r"\d\d:\d\d:\d\d\.\d{3}  ✓ price#1  attempt 2  "),
     "state": (("loop@2", "messages[1].content"), r'\A"message 2"\n\Z', r"\A\Z", r'\A"message 2"\n\Z'),
     "diff": (("loop@3", "alternative"), r'\A~ topic: "tea" -> "coffee"\n\Z', r"\A\Z", r'~ topic: "tea" -> "coffee"'),
-    "blame": (("loop", "messages[2].content"), rf"\Aloop@3  {ISO}  step add#2  turn 3\n\Z", r"\A\Z", r"loop@3  \d+ \w+ ago  step add#2"),
+    "blame": (("loop", "messages[2].content"), rf"\Aloop@3  {ISO}  step add#2  turn 3\n\Z", r"\A\Z", r"loop@3  (?:now|\d+ \w+ ago)  step add#2"),
     "bisect": (("loop", "--when", "total > 30"), rf"\Aloop@4  {ISO}  after step add#3  turn 4\n\Z", r"\A\Z", r"loop@4  .*after step add#3"),
     "stats": ((), r"by status +1 failed, 4 succeeded, 2 waiting\n", r"\A\Z", r"step time +p50 "),
     "resume": (
