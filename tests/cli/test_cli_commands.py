@@ -27,7 +27,12 @@ TABLE: dict[str, tuple[tuple[str, ...], str, str, str]] = {
     "log": (("done",), rf"{ISO}  ✓ price#1  attempt 2  ", r"\A\Z", r"\d\d:\d\d:\d\d\.\d{3}  ✓ price#1  attempt 2  "),
     "state": (("loop@2", "messages[1].content"), r'\A"message 2"\n\Z', r"\A\Z", r'\A"message 2"\n\Z'),
     "diff": (("loop@3", "alternative"), r'\A~ topic: "tea" -> "coffee"\n\Z', r"\A\Z", r'~ topic: "tea" -> "coffee"'),
-    "blame": (("loop", "messages[2].content"), rf"\Aloop@3  {ISO}  step add#2  turn 3\n\Z", r"\A\Z", r"loop@3  (?:now|\d+ \w+ ago)  step add#2"),
+    "blame": (
+        ("loop", "messages[2].content"),
+        rf"\Aloop@3  {ISO}  step add#2  turn 3\n\Z",
+        r"\A\Z",
+        r"loop@3  (?:now|\d+ \w+ ago)  step add#2",
+    ),
     "bisect": (("loop", "--when", "total > 30"), rf"\Aloop@4  {ISO}  after step add#3  turn 4\n\Z", r"\A\Z", r"loop@4  .*after step add#3"),
     "stats": ((), r"by status +1 failed, 4 succeeded, 2 waiting\n", r"\A\Z", r"step time +p50 "),
     "resume": (
@@ -624,7 +629,7 @@ def test_a_file_that_failed_as_it_was_loaded_is_loaded_anew(shop: Shop, monkeypa
     monkeypatch.setattr(sys, "path", list(sys.path))
     program = shop.folder / "half_made_program.py"
     program.write_text("def halfway():\n    return 'half'\n\nraise OSError('not today')\n")
-    assert shop.call("run", "half_made_program.py:halfway").code == 1
+    assert shop.call("run", "half_made_program.py:halfway").code == 2
     assert "half_made_program" not in sys.modules
     assert "not today" in shop.call("run", "half_made_program.py:halfway").err
     program.write_text("import everstep\n\n@everstep.workflow\ndef halfway():\n    return 'whole'\n")

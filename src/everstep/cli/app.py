@@ -117,8 +117,9 @@ class App:
         """Import the modules that define the workflows of this command. Only names that the person gave, never one from a store."""
         from everstep.cli.targets import import_module
 
-        for name in names:
-            import_module(name)
+        with self.out.apart():
+            for name in names:
+                import_module(name)
 
 
 _COMMON: tuple[Callable[[Any], Any], ...] = (

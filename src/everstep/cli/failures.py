@@ -9,7 +9,7 @@ from io import StringIO
 import click
 
 from everstep.cli import exits
-from everstep.cli.output import FORMAT
+from everstep.cli.output import FORMAT, unheard
 from everstep.cli.plain import dumps
 from everstep.cli.text import safe
 from everstep.errors import EverstepError, Suspended
@@ -32,11 +32,17 @@ def tell(error: BaseException, arguments: list[str] | None = None) -> int:
     if isinstance(error, (EverstepError, Suspended)):
         _say(error.message, error.remedy, error.code, as_json)
         return exits.code_of(error)
+    if isinstance(error, OSError) and error.filename is None:
+        unheard()
+        _say(f"the answer cannot be written: {error.strerror or error}", "Make room where it goes.", "E000", as_json)
+        return exits.FAILED
     if isinstance(error, OSError):
         _say(str(error), "Look at the path and its permissions.", "E000", as_json)
         return exits.FAILED
     if not debug:
         traceback.print_exception(error)
+    if as_json:
+        _say(f"{type(error).__name__}: {error}", "", "E000", as_json)
     return exits.FAILED
 
 

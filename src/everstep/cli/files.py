@@ -7,9 +7,20 @@ import secrets
 import stat
 from pathlib import Path
 
+from everstep.errors import InvalidArgument
+
 
 def replace(path: Path, text: str) -> None:
     """Write a text in place of a file, which keeps its mode; of a link, in place of what it leads to."""
+    try:
+        _replace(path, text)
+    except OSError as error:
+        missing = not Path(os.path.realpath(path)).parent.is_dir()
+        why = f"there is no folder {str(path.parent)!r}" if missing else error.strerror
+        raise InvalidArgument(f"{path} cannot be written: {why}", remedy="Name a place that can be written.") from error
+
+
+def _replace(path: Path, text: str) -> None:
     if path.exists() and not path.is_file():  # a pipe or a device is there to be written to
         path.write_text(text, encoding="utf-8")
         return

@@ -5,6 +5,7 @@ Commands are named here with one sentence each, so that `--help` imports none of
 
 from __future__ import annotations
 
+import os
 import sys
 from io import TextIOWrapper
 from typing import Any
@@ -118,6 +119,7 @@ def group(ctx: click.Context) -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; gives the exit code."""
+    _open_what_is_closed()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # an old locale may lack a sign; better an escape than no answer
             stream.reconfigure(errors="backslashreplace")
@@ -135,6 +137,13 @@ def main(arguments: list[str] | None = None) -> int:
         from everstep.cli.failures import tell
 
         return tell(error, arguments)
+
+
+def _open_what_is_closed() -> None:
+    """A stream that the caller has closed leads nowhere; left so, the next file that is opened would take its number, perhaps the store."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115, PTH123 - until the process ends
 
 
 def run() -> None:

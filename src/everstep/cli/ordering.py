@@ -23,7 +23,8 @@ def workflow_of(app: App, target: str) -> Workflow | str:
             f"no workflow {safe(target)!r} is known here: its arguments are not checked, and a worker that knows it takes it", "dim"
         )
         return target
-    found = targets.load(target)
+    with app.out.apart():
+        found = targets.load(target)
     if not isinstance(found, Workflow):
         raise InvalidArgument(
             f"{target!r:.100} is no workflow, and no worker would find it", remedy="Put @everstep.workflow on the function."

@@ -12,6 +12,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 from datetime import datetime
 from typing import Any, TextIO
 
@@ -55,6 +56,10 @@ class Output:
     def when(self, moment: datetime | None) -> str:
         """A time as a person wants it: how long ago on a terminal, exactly otherwise."""
         return "" if moment is None else ago(moment) if self.terminal else iso(moment)
+
+    def apart(self) -> AbstractContextManager[object]:
+        """While programs run: with --json, what they print goes to stderr, because stdout is for one object."""
+        return redirect_stdout(sys.stderr) if self.as_json else nullcontext()
 
     def line(self, text: str = "") -> None:
         sys.stdout.write(_guarded(text) + "\n")

@@ -6,12 +6,13 @@ import importlib
 import json
 import math
 import sys
+import traceback
 from pathlib import Path
 from typing import Any
 
 import click
 
-from everstep.errors import InvalidArgument
+from everstep.errors import EverstepError, InvalidArgument
 
 _YAML = (".yaml", ".yml")
 
@@ -25,18 +26,29 @@ def look_here() -> None:
 def import_module(name: str) -> Any:
     """Import a module by its name, or a Python file by its path; the working folder counts as a place to look in."""
     look_here()
-    if name.endswith(".py"):
-        return _from_file(Path(name))
     if name.endswith(_YAML):
         return load(name)
     try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-            raise
+        return _from_file(Path(name)) if name.endswith(".py") else importlib.import_module(name)
+    except EverstepError:
+        raise
+    except (Exception, SystemExit) as error:
+        if isinstance(error, ModuleNotFoundError) and error.name is not None and f"{name}.".startswith(f"{error.name}."):
+            raise InvalidArgument(
+                f"there is no module {name!r}", remedy="Name a module that Python can import, or a file that ends in .py."
+            ) from error
         raise InvalidArgument(
-            f"there is no module {name!r}", remedy="Name a module that Python can import, or a file that ends in .py."
+            f"{name} cannot be imported: {type(error).__name__}: {error}{_place(error)}",
+            remedy="Mend it; --debug shows the whole traceback.",
         ) from error
+
+
+def _place(error: BaseException) -> str:
+    """Where in a program an error was raised, unless it says so itself."""
+    if isinstance(error, SyntaxError):
+        return ""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<frozen")]
+    return f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if len(frames) > 1 else ""
 
 
 def _from_file(path: Path) -> Any:

@@ -44,7 +44,9 @@ def command(app: App, run: str | None, modules: tuple[str, ...], check: bool, an
         for text in answers:
             store.answer(name, *targets.pair(text, "--answer", "GATE=VALUE"))
         try:
-            return outcome.tell(app, store.resume(name, **options))
+            with app.out.apart():
+                done = store.resume(name, **options)
+            return outcome.tell(app, done)
         except UnknownWorkflow as error:
             error.remedy = f"Name what defines it: everstep resume {name} --import MODULE (a module, a .py file or a YAML file)."
             raise

@@ -19,7 +19,8 @@ from everstep.cli.watching import watch
 def command(app: App, target: str, arguments: tuple[str, ...], run_id: str | None, modules: tuple[str, ...], inputs: str | None) -> int:
     """Run TARGET: a YAML file, package.module:function or file.py:function, with ARGUMENTS (VALUE or NAME=VALUE, JSON or text)."""
     app.import_modules((*app.imports(), *modules))
-    workflow = targets.load(target)
+    with app.out.apart():
+        workflow = targets.load(target)
     args, named = targets.arguments(arguments)
     if inputs is not None:
         named = {**_named(targets.json_of(inputs)), **named}
@@ -27,7 +28,9 @@ def command(app: App, target: str, arguments: tuple[str, ...], run_id: str | Non
         raise click.UsageError("an argument named id cannot be given by its name: --id is that of the run. Give it by its position.")
     with app.open(create=True, driving=True) as store:
         watch(app, store)
-        return outcome.tell(app, store.start(workflow, *args, id=run_id, **named))
+        with app.out.apart():
+            done = store.start(workflow, *args, id=run_id, **named)
+        return outcome.tell(app, done)
 
 
 def _named(value: object) -> dict[str, object]:
