@@ -86,7 +86,7 @@ class Unstorable(EverstepError):
     """A value cannot be stored."""
 
     code = "E101"
-    remedy = "Remove the value, convert it to plain data, or teach Everstep its type with everstep.register(Type)."
+    remedy = "Remove the value, convert it to plain data, or teach Everstep its type with everstep.register(Type, encode=..., decode=...)."
 
     def __init__(self, path: str, reason: str, *, remedy: str | None = None):
         self.path = path

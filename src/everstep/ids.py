@@ -13,8 +13,8 @@ from everstep.errors import InvalidArgument
 from everstep.shape import Shape
 
 _ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
-_ID = re.compile(r"[^\W_][^\s@~\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]{0,199}")
-_TAG = re.compile(r"[^\W\d][^\s@~\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]{0,99}")
+_ID = re.compile(r"[^\W_][^\s@~\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff]{0,199}")
+_TAG = re.compile(r"[^\W\d][^\s@~\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff]{0,99}")
 
 
 def new_id(length: int = 12) -> str:
@@ -32,10 +32,11 @@ def check_id(run: str) -> str:
     return run
 
 
-def check_tag(name: str) -> str:
+def check_tag(name: str, what: str = "tag") -> str:
+    """A tag, or what else is named as tags are."""
     if not isinstance(name, str) or not _TAG.fullmatch(name):
         raise InvalidArgument(
-            f"{name!r} is no tag: 1 to 100 characters that begin with a letter, without @, ~, spaces or control characters"
+            f"{name!r:.100} is no {what}: 1 to 100 characters that begin with a letter, without @, ~, spaces or control characters"
         )
     return name
 

@@ -33,8 +33,8 @@ def open_backend(url: str | os.PathLike[str] | None = None, **options: Any) -> B
         return _open_sqlite(default_path(Path.cwd()), options)
     if isinstance(url, os.PathLike):
         return _open_sqlite(Path(url), options)
-    if not isinstance(url, str) or not url:
-        raise InvalidArgument(f"{url!r} is neither a path nor a URL")
+    if not isinstance(url, str) or not url or "\0" in url:
+        raise InvalidArgument(f"{url!r:.100} is neither a path nor a URL")
     scheme, separator, rest = url.partition("://")
     if not separator and (url in _LOOKALIKES or url.startswith(("file:", "sqlite:", "memory:"))):
         raise InvalidArgument(f"{url!r} looks like an address, but is none", remedy="Use memory://, sqlite:///path, or a plain path.")

@@ -13,6 +13,8 @@ _SECONDS = {"s": 1, "sec": 1, "m": 60, "min": 60, "h": 3_600, "d": 86_400, "w": 
 
 def span(text: str) -> float:
     """Seconds."""
+    if text.strip() == "0":
+        return 0.0
     found = _SPAN.fullmatch(text.strip())
     if found is None:
         raise ValueError(f"{text!r} is no time span: write 30s, 15min, 2h, 3d or 1w")

@@ -86,6 +86,9 @@ _HINTS: dict[str, str] = {
     "defaultdict": "Use a plain dict with setdefault; the factory is code and cannot be stored.",
     "function": "Keep the function's name and look it up when you need it.",
     "memoryview": "Store bytes(view).",
+    "generator": "Store list(generator), or what it is made from.",
+    "module": "Keep the module's name.",
+    "ndarray": "Only arrays of numbers, text and times are stored: convert it, or store array.tolist().",
 }
 
 

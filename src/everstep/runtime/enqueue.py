@@ -29,6 +29,8 @@ from everstep.store.refs import find_run
 DEFAULT = "default"
 _ENDED = (Status.SUCCEEDED, Status.FAILED, Status.CANCELLED)
 _LONGEST_NAP = 0.25
+_LONGEST_DELAY = 100 * 365 * 86_400
+_MOST = 2**31 - 1
 
 
 class Enqueued(Shape, frozen=True):
@@ -131,21 +133,15 @@ def stored_input(store: Host, function: Any, args: tuple[Any, ...], kwargs: dict
 
 
 def check_queue(name: Any) -> str:
-    if not isinstance(name, str) or not name:
-        raise InvalidArgument(f"{name!r:.60} is no name of a queue", remedy="Give text, such as 'mail'.")
-    try:
-        return check_tag(name)
-    except InvalidArgument:
-        raise InvalidArgument(
-            f"{name!r:.100} is no name of a queue: 1 to 100 characters that begin with a letter, without @, ~, spaces or control characters"
-        ) from None
+    return check_tag(name, "name of a queue")
 
 
 def check_task(task: Task) -> Task:
     check_queue(task.queue)
     if type(task.priority) is not int or not -(2**31) <= task.priority < 2**31:
         raise InvalidArgument(
-            f"priority={task.priority!r:.60} is no whole number", remedy="Higher ones come first; 0 is what is not urgent."
+            f"priority={task.priority!r:.60} is no whole number from {-(2**31):,} to {2**31 - 1:,}",
+            remedy="Higher ones come first; 0 is what is not urgent.",
         )
     check_text(task.key, "key", 200)
     check_text(task.dedupe, "dedupe", 200)
@@ -154,8 +150,8 @@ def check_task(task: Task) -> Task:
 
 def _microseconds(delay: Any) -> int:
     seconds = delay.total_seconds() if isinstance(delay, timedelta) else 0 if delay is None else delay
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 <= seconds <= 100 * 365 * 86_400:
-        raise InvalidArgument(f"delay={delay!r:.60} is no number of seconds from 0 on")
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 <= seconds <= _LONGEST_DELAY:
+        raise InvalidArgument(f"delay={delay!r:.60} is no number of seconds from 0 to {_LONGEST_DELAY:,} (100 years)")
     return int(seconds * 1_000_000)
 
 
@@ -191,8 +187,8 @@ def _refuse_other(store: Host, row: RunRow, order: Order) -> None:
 def set_limits(store: Host, queue: str, concurrency: int | None, per_key: int | None, rate: tuple[int, float] | None) -> None:
     check_queue(queue)
     for name, value in (("concurrency", concurrency), ("per_key", per_key)):
-        if value is not None and (type(value) is not int or value < 1):
-            raise InvalidArgument(f"{name}={value!r:.60} is no whole number from 1 on")
+        if value is not None and (type(value) is not int or not 1 <= value <= _MOST):
+            raise InvalidArgument(f"{name}={value!r:.60} is no whole number from 1 to {_MOST:,}")
     count, seconds = _rate(rate)
     limits = Limits(concurrency, per_key, count, int(seconds * 1_000_000))
     store.backend.set_fact(LIMITS + queue, None if limits.none else limits.text())
@@ -202,9 +198,11 @@ def _rate(rate: Any) -> tuple[int | None, float]:
     if rate is None:
         return None, 0.0
     match rate:
-        case (int() as count, int() | float() as seconds) if type(count) is int and count >= 1 and 0 < seconds <= 366 * 86_400:
+        case (int() as count, int() | float() as seconds) if type(count) is int and 1 <= count <= _MOST and 0 < seconds <= 366 * 86_400:
             return count, float(seconds)
-    raise InvalidArgument(f"rate={rate!r:.60} is no rate", remedy="Give how many in how many seconds: rate=(10, 60).")
+    raise InvalidArgument(
+        f"rate={rate!r:.60} is no rate", remedy=f"Give how many, up to {_MOST:,}, in how many seconds, up to a year: rate=(10, 60)."
+    )
 
 
 def limits_of(store: Host, queue: str) -> Limits:

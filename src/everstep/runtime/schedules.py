@@ -61,7 +61,7 @@ def schedule(
 ) -> Schedule:
     """Remember a schedule, or change the one of that name. Its first time is the next one from now on; one that had the same times goes on with
     them: a program that says at its start what its schedules are forgets nothing that came while it was away."""
-    check_tag(name)
+    check_tag(name, "name of a schedule")
     if missed not in get_args(Missed):
         raise InvalidArgument(f"missed={missed!r:.60} is no choice", remedy=f"Use {', '.join(get_args(Missed))}.")
     order = queueing.order_of(store, function, args, kwargs, task, None)
@@ -87,7 +87,7 @@ def _known(store: Host, name: str) -> dict[str, Any]:
 
 
 def unschedule(store: Host, name: str) -> None:
-    if store.backend.fact(PREFIX + check_tag(name)) is None:
+    if store.backend.fact(PREFIX + check_tag(name, "name of a schedule")) is None:
         raise NotFound(f"there is no schedule {name!r}", remedy="store.schedules() lists them.")
     for prefix in (PREFIX, FIRED):
         if store.backend.fact(prefix + name) is not None:

@@ -15,7 +15,7 @@ from everstep.cli.text import safe
 from everstep.cli.times import span
 from everstep.runtime.enqueue import limits_of
 
-_RATE = re.compile(r"(\d{1,9})\s*/\s*(\S.*)")
+_RATE = re.compile(r"(\d{1,30})\s*/\s*(\S.*)")
 
 
 class Rate(click.ParamType[tuple[int, float]]):
