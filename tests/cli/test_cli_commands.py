@@ -47,7 +47,7 @@ TABLE: dict[str, tuple[tuple[str, ...], str, str, str]] = {
         r"forked from loop@2; the program that drives it goes on",
         r"\Aother\nforked from loop@2",
     ),
-    "answer": (("waits", "boss", "yes"), r"\A\Z", r"answered; everstep resume waits goes on with it", r"answered"),
+    "answer": (("waits", "boss", "yes"), r"\A\Z", r"answered; everstep resume waits --import MODULE goes on with it", r"answered"),
     "pause": (("waits",), r"\A\Z", r"waits: waiting", r"waits: waiting"),
     "cancel": (("waits",), r"\A\Z", r"waits: cancelled", r"waits: cancelled"),
     "enqueue": (("hello", *IMPORT, "--id", "q"), r"\Aq\n\Z", r"\Aenqueued in default\n\Z", r"\Aq\nenqueued in default\n\Z"),
@@ -441,7 +441,7 @@ def test_an_answer_from_standard_input_is_read_once(shop: Shop) -> None:
 
 
 def test_only_a_run_of_a_workflow_is_said_to_be_resumed(shop: Shop) -> None:
-    assert "everstep resume other goes on" in shop.call("fork", "done@priced", "other").err
+    assert "everstep resume other --import MODULE goes on" in shop.call("fork", "done@priced", "other").err
     assert "everstep resume" not in shop.call("fork", "loop", "another").err
     with shop.open() as store, pytest.raises(ValueError), store.run("loop-failed"):
         raise ValueError("no luck")

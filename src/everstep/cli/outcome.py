@@ -2,18 +2,37 @@
 
 from __future__ import annotations
 
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from everstep.cli import exits, facts
 from everstep.cli.app import App
+from everstep.cli.failures import in_commands
+from everstep.cli.hints import resuming
 from everstep.cli.plain import dumps, pretty, shown, to_json
 from everstep.cli.text import cell, safe
+from everstep.errors import EverstepError, Interrupted
 
 _CODES = {"succeeded": exits.OK, "waiting": exits.OK, "queued": exits.OK, "running": exits.INTERRUPTED}
 
 
-def tell(app: App, outcome: Any) -> int:
-    """Print an outcome."""
+@contextmanager
+def driving(app: App, modules: Sequence[str]) -> Iterator[None]:
+    """While a run is driven: what it prints goes where it belongs, and of one that a signal stops it is said how to go on."""
+    try:
+        with app.out.apart():
+            yield
+    except SystemExit as error:
+        stopped = error.__cause__
+        if isinstance(stopped, Interrupted):
+            app.out.say(f"{stopped.run}: stopped ({stopped.reason}); {resuming(app, stopped.run, modules)} goes on with it", "yellow")
+        raise
+
+
+def tell(app: App, outcome: Any, modules: Sequence[str] = ()) -> int:
+    """Print an outcome. `modules` define its workflow: whoever is to resume it must name them."""
     code = exits.FOUND if outcome.report.differences else _CODES.get(outcome.status, exits.FAILED)
     if app.out.as_json:
         error = (
@@ -27,7 +46,7 @@ def tell(app: App, outcome: Any) -> int:
             },
         )  # fmt: skip
         return code
-    _say(app, outcome)
+    _say(app, outcome, modules)
     if outcome.status == "succeeded" and outcome.result is not None:
         value = app.hidden(outcome.result)
         app.out.line(
@@ -36,7 +55,7 @@ def tell(app: App, outcome: Any) -> int:
     return code
 
 
-def _say(app: App, outcome: Any) -> None:
+def _say(app: App, outcome: Any, modules: Sequence[str]) -> None:
     colour = app.out.colour_of(outcome.status)
     error = (
         ""
@@ -52,5 +71,11 @@ def _say(app: App, outcome: Any) -> None:
             app.out.say(f"gate {safe(gate.name)}: {cell(app.hidden(gate.ask) or '', 400)}", "yellow")
             choice = shown(gate.choices[0], 60).strip('"') if gate.choices else "VALUE"
             app.out.say(f"  everstep answer {outcome.run} {safe(gate.name)} {choice}", "dim")
-    if outcome.status == "failed" and (app.configured is None or app.configured["enabled"]):
-        app.out.say(f"  everstep resume {outcome.run}", "dim")
+    if app.debug and outcome.error is not None:
+        traceback.print_exception(outcome.error)
+    remedy = outcome.error.remedy if isinstance(outcome.error, EverstepError) else ""
+    if remedy:
+        bare, command = f"everstep resume {outcome.run}", resuming(app, outcome.run, modules)
+        app.out.say(f"hint: {safe(in_commands(remedy).replace(bare, command), lines=True)}")
+    elif outcome.status in ("failed", "running") and (app.configured is None or app.configured["enabled"]):
+        app.out.say(f"  {resuming(app, outcome.run, modules)}", "dim")

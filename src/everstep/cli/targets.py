@@ -102,6 +102,11 @@ def load(target: str) -> Any:
     return found
 
 
+def module_of(target: str) -> str:
+    """What --import is to be given for the workflow of a target."""
+    return target if target.endswith(_YAML) else target.rpartition(":")[0]
+
+
 def arguments(given: tuple[str, ...]) -> tuple[list[Any], dict[str, Any]]:
     """Arguments from the command line: NAME=VALUE or VALUE, where a value is JSON if it can be read as such, and text otherwise."""
     args: list[Any] = []

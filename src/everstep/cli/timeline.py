@@ -77,7 +77,8 @@ class Timeline:
         if kind == "gate":
             return self._gate(what, data)
         rest = ", ".join(f"{name} {shown(value, 100)}" for name, value in data.items() if value not in (None, "", [], {}))
-        return f"{what.replace('_', ' ')}  {self._out.style(rest, 'dim')}".rstrip()
+        words = (what if kind == "run" else event.name).replace("_", " ")
+        return f"{words}  {self._out.style(rest, 'dim')}".rstrip()
 
     def _step(self, what: str, data: dict[str, Any]) -> str:
         parts = [cell(str(data.get("step", "")), 60)]

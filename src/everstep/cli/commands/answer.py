@@ -38,7 +38,7 @@ def command(app: App, run: str, gate: str | None, value: str | None, by: str | N
         is_queued = store.backend.place(found.id) is not None
     if app.out.as_json:
         app.out.data("answer", {"run": found.id, "gate": gate, "value": answer})
-    app.out.say(f"answered; {'a worker' if is_queued else who_goes_on(found)} goes on with it", "dim")
+    app.out.say(f"answered; {'a worker' if is_queued else who_goes_on(app, found)} goes on with it", "dim")
 
 
 def _list(app: App, run: str, waiting: list[Any]) -> None:

@@ -38,7 +38,7 @@ def command(app: App, ref: str, id: str | None, changes: tuple[str, ...], remove
         app.out.data("fork", facts.of_run(run, app.hidden))
     else:
         app.out.line(run.id)
-        app.out.say(f"forked from {run.parent}@{run.parent_number}; {who_goes_on(run)} goes on from there", "dim")
+        app.out.say(f"forked from {run.parent}@{run.parent_number}; {who_goes_on(app, run)} goes on from there", "dim")
 
 
 def _edit(changes: tuple[str, ...], removed: tuple[str, ...], file: str | None) -> Callable[[Any], Any] | None:

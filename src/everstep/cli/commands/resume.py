@@ -14,6 +14,7 @@ from everstep.cli.refs import RUN
 from everstep.cli.text import safe
 from everstep.cli.watching import watch
 from everstep.errors import UnknownWorkflow
+from everstep.store.refs import find_run
 
 
 @make("resume")
@@ -41,12 +42,16 @@ def command(app: App, run: str | None, modules: tuple[str, ...], check: bool, an
         name = run_of(app, store, run, "resume", lambda found: found.workflow and not found.open)
         if check:
             return _check(app, store.can_resume(name))
+        early = False
+        if answers and options["from_step"] is not None:  # they are for the fork: the run itself may have answers of its own
+            name = store.fork_before(find_run(store.backend, name), options["from_step"]).id
+            options["from_step"], early = None, True
         for text in answers:
-            store.answer(name, *targets.pair(text, "--answer", "GATE=VALUE"))
+            store.answer(name, *targets.pair(text, "--answer", "GATE=VALUE"), early=early)
         try:
-            with app.out.apart():
+            with outcome.driving(app, modules):
                 done = store.resume(name, **options)
-            return outcome.tell(app, done)
+            return outcome.tell(app, done, modules)
         except UnknownWorkflow as error:
             error.remedy = f"Name what defines it: everstep resume {name} --import MODULE (a module, a .py file or a YAML file)."
             raise

@@ -21,6 +21,7 @@ def command(app: App, target: str, arguments: tuple[str, ...], run_id: str | Non
     app.import_modules((*app.imports(), *modules))
     with app.out.apart():
         workflow = targets.load(target)
+    defined = (targets.module_of(target), *modules)
     args, named = targets.arguments(arguments)
     if inputs is not None:
         named = {**_named(targets.json_of(inputs)), **named}
@@ -28,9 +29,9 @@ def command(app: App, target: str, arguments: tuple[str, ...], run_id: str | Non
         raise click.UsageError("an argument named id cannot be given by its name: --id is that of the run. Give it by its position.")
     with app.open(create=True, driving=True) as store:
         watch(app, store)
-        with app.out.apart():
+        with outcome.driving(app, defined):
             done = store.start(workflow, *args, id=run_id, **named)
-        return outcome.tell(app, done)
+        return outcome.tell(app, done, defined)
 
 
 def _named(value: object) -> dict[str, object]:

@@ -9,6 +9,7 @@ import click
 from everstep.cli import facts, places
 from everstep.cli.app import App
 from everstep.cli.app import command as make
+from everstep.cli.hints import resuming
 from everstep.cli.plain import shown
 from everstep.cli.refs import REF
 from everstep.cli.text import cell, duration, plural, safe, size
@@ -77,6 +78,7 @@ def _run(app: App, store: Any, run: Any, limit: int) -> None:
             *_further(app, run, place is not None),
         ]
     )
+    _traceback(app, run)
     _gates(app, run, gates)
     _list(app, checkpoints, run.checkpoints)
     if forks:
@@ -108,13 +110,21 @@ def _further(app: App, run: Any, is_queued: bool) -> list[tuple[str, str]]:
     error = run.error
     return [
         ("error", cell(app.redactor.text(f"{error['type']}: {error['message']}"), 1_000) if error else ""),
-        ("next", app.out.style(_next(run), "dim") if app.out.terminal and not is_queued else ""),
+        ("next", app.out.style(_next(app, run), "dim") if app.out.terminal and not is_queued else ""),
     ]
 
 
-def _next(run: Any) -> str:
+def _traceback(app: App, run: Any) -> None:
+    text = run.error.get("traceback") if run.error else None
+    if text:
+        app.out.line()
+        app.out.line(app.out.style("TRACEBACK", "dim"))
+        app.out.line(safe(app.redactor.text(text.rstrip()), lines=True))
+
+
+def _next(app: App, run: Any) -> str:
     if run.status in ("failed", "running") and run.workflow and not run.open:
-        return f"everstep resume {run.id}"
+        return resuming(app, run.id)
     return ""
 
 

@@ -1,0 +1,144 @@
+"""What a command says to do next can be done: its words are typed as they stand."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from cli_helpers import Called, Shop, environment
+
+from everstep.cli.failures import in_commands
+
+FLOWS = """
+import everstep, os, time
+
+@everstep.step
+def work(n):
+    if not os.path.exists("go"):
+        raise OSError("not yet")
+    return n
+
+@everstep.workflow
+def fragile(n):
+    return work(n)
+
+@everstep.workflow
+def differs(n):
+    n = work(n + os.path.exists("more"))
+    everstep.gate("boss")
+    return n
+
+@everstep.workflow
+def asks():
+    return everstep.gate("boss", ask="go on?")
+
+@everstep.workflow
+def slow():
+    everstep.current().step("nap", time.sleep, 0.5)
+    everstep.current().step("nap", time.sleep, 0.5)
+    return "slept"
+"""
+
+
+@pytest.fixture
+def flows(empty: Shop) -> Shop:
+    (Path(empty.folder) / "flows.py").write_text(FLOWS)
+    empty.call("init").ok()
+    return empty
+
+
+def typed(shop: Shop, said: str, pattern: str, **words: str) -> Called:
+    """Type what was said."""
+    found = re.search(pattern, said)
+    assert found, said
+    command = found[1]
+    for name, word in words.items():
+        command = command.replace(name, word)
+    return shop.pipe(*shlex.split(command.removeprefix("everstep ")))
+
+
+def test_a_run_that_failed_is_resumed_as_it_is_said(flows: Shop) -> None:
+    failed = flows.pipe("run", "flows.py:fragile", "3", "--id", "f")
+    assert failed.code == 1
+    (Path(flows.folder) / "go").touch()
+    assert typed(flows, failed.err, r"\n  (everstep resume f --import flows.py)\n").ok().out == "3\n"
+
+
+def test_a_run_that_is_answered_or_forked_is_resumed_as_it_is_said(flows: Shop) -> None:
+    asked = flows.pipe("run", "flows.py:asks", "--id", "a").ok()
+    answered = typed(flows, asked.err, r"\n  (everstep answer a boss VALUE)\n", VALUE="yes").ok()
+    assert typed(flows, answered.err, r"(everstep resume a --import MODULE) goes on", MODULE="flows.py").ok().out == "yes\n"
+
+
+def test_a_gate_is_answered_anew_on_a_fork(flows: Shop) -> None:
+    flows.pipe("run", "flows.py:asks", "--id", "a").ok()
+    flows.pipe("resume", "a", "--import", "flows.py", "--answer", "boss=yes").ok()
+    again = flows.pipe("resume", "a", "--import", "flows.py", "--from-step", "boss#0", "--answer", "boss=no").ok()
+    assert again.out == "no\n"
+    assert flows.json("show", "a")["run"]["status"] == "succeeded"
+
+
+def test_another_input_is_accepted_or_forked_as_it_is_said(flows: Shop) -> None:
+    (Path(flows.folder) / "go").touch()
+    flows.pipe("run", "flows.py:differs", "1", "--id", "d").ok()
+    (Path(flows.folder) / "more").touch()
+    differs = flows.pipe("resume", "d", "--import", "flows.py", "--answer", "boss=yes")
+    assert differs.code == 1
+    forked = typed(flows, differs.err, r"`(everstep resume d [^`]*--from-step[^`]*)`").ok()
+    assert "waiting" in forked.err
+    assert typed(flows, differs.err, r"`(everstep resume d [^`]*--accept[^`]*)`").ok().out == "1\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_that_a_signal_stopped_is_resumed_as_it_is_said(flows: Shop, number: signal.Signals) -> None:
+    command = [sys.executable, "-m", "everstep", "run", "flows.py:slow", "--id", "s"]
+    process = subprocess.Popen(command, cwd=flows.folder, env=environment(), stderr=subprocess.PIPE, text=True)
+    limit = time.monotonic() + 60
+    while not (Path(flows.folder) / ".everstep" / "store.db").exists() or flows.pipe("show", "s").code:
+        assert time.monotonic() < limit
+    process.send_signal(number)
+    _, said = process.communicate(timeout=60)
+    if process.returncode == 0:  # it was faster
+        return
+    assert process.returncode == 128 + number
+    assert typed(flows, said, r"s: stopped \(signal \w+\); (everstep resume s --import flows.py) goes on with it").ok().out == "slept\n"
+
+
+def test_a_failed_run_shows_its_traceback(flows: Shop) -> None:
+    assert "Traceback" not in flows.pipe("run", "flows.py:fragile", "3", "--id", "f").err
+    shown = flows.pipe("show", "f").ok().out
+    assert 'raise OSError("not yet")' in shown
+    assert 'raise OSError("not yet")' in flows.pipe("resume", "f", "--import", "flows.py", "--debug").err
+
+
+def test_a_timer_and_an_interruption_have_names_in_the_log(flows: Shop) -> None:
+    (Path(flows.folder) / "naps.py").write_text(
+        "import everstep\n@everstep.workflow(timeout=0.01)\ndef naps():\n    everstep.current().step('a', __import__('time').sleep, 0.05)\n    everstep.sleep(5)\n"
+    )
+    flows.pipe("run", "naps.py:naps", "--id", "n")
+    assert all(re.match(r"\S+ +\S \w", line) for line in flows.pipe("log", "n").ok().out.splitlines()[1:])
+
+
+@pytest.mark.parametrize(
+    ("remedy", "words"),
+    [
+        ("Use store.resume('n1', from_step='a#0').", "Use `everstep resume n1 --from-step 'a#0'`."),
+        ("Or: store.resume('n 1', accept=['a']).", "Or: `everstep resume 'n 1' --accept a`."),
+        ("store.resume(run_id, anyway=True)", "`everstep resume RUN --anyway`"),
+        ("store.resume(run_id, from_step=...)", "`everstep resume RUN --from-step STEP`"),
+        ("store.runs() and store.checkpoints(run_id)", "`everstep runs` and `everstep show RUN`"),
+        ("store.verify('full')", "`everstep verify --depth full`"),
+        ("store.answer(run_id, gate, value)", "`everstep answer RUN GATE VALUE`"),
+        ("store.events(run=run_id)", "`everstep log RUN`"),
+        ("store.load(ref)", "`everstep state REF`"),
+        ("store.skip(run_id, step, result)", "store.skip(run_id, step, result)"),
+    ],
+)
+def test_calls_in_a_remedy_are_commands(remedy: str, words: str) -> None:
+    assert in_commands(remedy) == words
