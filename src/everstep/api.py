@@ -359,12 +359,23 @@ def open(
         "protect": protect, "redaction": redaction,
     }  # fmt: skip
     given = {name: value for name, value in named.items() if value is not _UNSET}
+    for option in options:
+        _refuse_typo(option, named)
     settings = _configured(url, config)
     if settings is None:
         return _open(url, checking, options, **given)
     from everstep.config.apply import open_configured
 
     return cast(Store, open_configured(settings, url, given, lambda url, chosen: _open(url, checking, options, **chosen)))
+
+
+def _refuse_typo(option: str, names: Iterable[str]) -> None:
+    """An option that is nearly one of ours is not for a backend."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(option, names, 1, 0.75)
+    if near:
+        raise InvalidArgument(f"everstep.open has no option {option!r:.60}", remedy=f"Did you mean {near[0]}?")
 
 
 def _configured(url: Any, config: Any) -> Settings | None:

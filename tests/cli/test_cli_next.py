@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 from cli_helpers import Called, Shop, environment
 
+import everstep
 from everstep.cli.failures import in_commands
+from everstep.errors import InvalidArgument
 
 FLOWS = """
 import everstep, os, time
@@ -142,3 +144,50 @@ def test_a_timer_and_an_interruption_have_names_in_the_log(flows: Shop) -> None:
 )
 def test_calls_in_a_remedy_are_commands(remedy: str, words: str) -> None:
     assert in_commands(remedy) == words
+
+
+def test_a_store_that_was_put_back_is_accepted_as_it_is_said(flows: Shop) -> None:
+    store = Path(flows.folder) / ".everstep" / "store.db"
+    flows.pipe("run", "flows.py:asks", "--id", "a").ok()
+    old = store.read_bytes()
+    flows.pipe("run", "flows.py:asks", "--id", "b").ok()
+    with flows.open():  # what was seen of it stays noted while it is open
+        pass
+    for rest in store.parent.glob("store.db-[ws][ah][lm]"):
+        rest.unlink()
+    store.write_bytes(old)
+    refused = flows.pipe("runs")
+    assert "[E409]" in refused.err
+    typed(flows, refused.err, r"`(everstep verify --accept-older)`").ok()
+    assert [run["id"] for run in flows.json("runs")["runs"]] == ["a"]
+
+
+def test_a_store_that_is_missing_is_made_where_it_was_asked_for(flows: Shop) -> None:
+    missing = flows.pipe("runs", "-s", "other place.db")
+    assert missing.code == 1
+    typed(flows, missing.err, r"`(everstep init --store 'other place.db')` makes one there").ok()
+    flows.pipe("runs", "-s", "other place.db").ok()
+
+
+def test_what_is_no_store_is_not_said_to_be_made_into_one(flows: Shop) -> None:
+    assert "hint: --store names another; `everstep init` makes a new one." in flows.pipe("runs", "-s", "flows.py").err
+    (Path(flows.folder) / "empty.db").touch()
+    refused = flows.pipe("init", "-s", "empty.db")
+    assert "remove the file" in refused.err
+    (Path(flows.folder) / "empty.db").unlink()
+    flows.pipe("init", "-s", "empty.db").ok()
+
+
+@pytest.mark.parametrize(
+    ("url", "options", "words"),
+    [
+        ("s.db", {"durabilty": "sync"}, "Did you mean durability"),
+        ("s.db", {"nonsense": 1}, "Such a store has create, busy_ms"),
+        ("memory://", {"create": False}, "Such a store has none of its own"),
+    ],
+)
+def test_an_option_that_a_store_does_not_have_is_refused(tmp_path: Path, url: str, options: dict[str, object], words: str) -> None:
+    with pytest.raises(InvalidArgument) as refused:
+        everstep.open(tmp_path / url if url == "s.db" else url, **options)  # type: ignore[arg-type]
+    assert words in refused.value.remedy
+    assert not list(tmp_path.iterdir())

@@ -12,20 +12,7 @@ from pathlib import Path
 import pytest
 from test_documents import ROOT, environment
 
-FLOWS = """
-import everstep
-
-@everstep.step
-def price(item):
-    return 10 * len(item)
-
-@everstep.workflow
-def order(items):
-    run = everstep.current()
-    run.state["total"] = sum(price(item) for item in items)
-    run.checkpoint(note="the sum is known")
-    return run.state["total"] if everstep.gate("boss", ask="Spend it?") == "yes" else 0
-"""
+FLOWS = (ROOT / "README.md").read_text().split("```python\n")[1].split("\nstore = ")[0]
 
 
 def commands() -> list[str]:

@@ -66,7 +66,10 @@ class SqliteFile:
         if not stat.S_ISREG(info.st_mode):
             raise NotAStore(f"{self.path} is not an Everstep store: it is no regular file")
         if info.st_size == 0:
-            raise NotAStore(f"{self.path} is not an Everstep store: it is empty")
+            raise NotAStore(
+                f"{self.path} is not an Everstep store: it is empty",
+                remedy="Was it a store, then put a copy of it back. Was it never one, then remove the file, and a store is made in its place.",
+            )
 
     def _refuse_odd_neighbours(self) -> None:
         """What lies beside the store is opened by name: a pipe would hang us, a link would lead somewhere else."""

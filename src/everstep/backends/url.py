@@ -136,19 +136,32 @@ def _without_password(url: str) -> str:
 def _open_sqlite(path: Path, options: dict[str, Any]) -> Backend:
     from everstep.backends.sqlite import SqliteBackend
 
-    return SqliteBackend(path, **options)
+    return SqliteBackend(path, **_known(SqliteBackend, options))
 
 
 def _open_memory(name: str, options: dict[str, Any]) -> Backend:
     from everstep.backends.memory import MemoryBackend
 
-    return MemoryBackend(name or None, **options)
+    return MemoryBackend(name or None, **_known(MemoryBackend, options))
 
 
 def _open_postgres(url: str, options: dict[str, Any]) -> Backend:
     with driver(url):
         from everstep.backends.postgres import PostgresBackend
-    return PostgresBackend(url, **options)
+    return PostgresBackend(url, **_known(PostgresBackend, options))
+
+
+def _known(backend: Any, options: dict[str, Any]) -> dict[str, Any]:
+    """The options, if the backend has them all."""
+    code = backend.__init__.__code__
+    names = code.co_varnames[2 : code.co_argcount + code.co_kwonlyargcount]  # not itself, and not the place
+    for option in options:
+        if option not in names:
+            which = f"Such a store has {', '.join(names)}" if names else "Such a store has none of its own"
+            raise InvalidArgument(
+                f"everstep.open has no option {option!r:.60} for this store", remedy=f"{which}; docs/api.md has those of all."
+            )
+    return options
 
 
 @contextmanager

@@ -10,6 +10,7 @@ import functools
 import os
 import sys
 from collections.abc import Callable, Sequence
+from shlex import quote
 from typing import TYPE_CHECKING, Any, cast
 
 import click
@@ -71,7 +72,7 @@ class App:
             return self.url
         return cast("str | None", self.configured["store"])
 
-    def open(self, create: bool = False, driving: bool = False) -> Store:
+    def open(self, create: bool = False, driving: bool = False, **more: Any) -> Store:
         """The store that the command is about. Only commands that begin something make a new one; none cleans up by the way.
 
         Those that drive runs do so with the hooks of the configuration; to look at a store, none of them is even imported.
@@ -84,11 +85,18 @@ class App:
             origin = self.configured.values["enabled"].origin
             raise StoreError(f"Everstep is disabled here: enabled = false ({origin})", remedy="Set enabled = true to use the store.")
         try:
-            store = self._open(create, driving)
+            store = self._open(create, driving, more)
         except NotAStore as error:
             if error.missing:
-                made = "migrate` makes its tables" if is_database(self.place) else "init` makes one here"
+                where = "" if self.url is None else f" --store {quote(self.url)}"
+                made = (
+                    f"migrate{where}` makes its tables"
+                    if is_database(self.place)
+                    else f"init{where}` makes one {'here' if not where else 'there'}"
+                )
                 error.remedy = f"`everstep {made}; --store names another; `everstep demo` leaves one to look at."
+            elif not create and error.remedy == NotAStore.remedy:
+                error.remedy = "--store names another; `everstep init` makes a new one."
             raise
         if self.debug:
             from everstep.cli.trace import traced
@@ -96,18 +104,18 @@ class App:
             traced(store)
         return store
 
-    def _open(self, create: bool, driving: bool) -> Store:
+    def _open(self, create: bool, driving: bool, more: dict[str, Any]) -> Store:
         import everstep
 
         if self.configured is None:
-            return everstep.open(self.url, config=False, create=create)
+            return everstep.open(self.url, config=False, create=create, **more)
         if driving:
             from everstep.cli.targets import look_here
 
             look_here()
-            return everstep.open(self.url, config=self.config or True, create=create, schedule="manual")
+            return everstep.open(self.url, config=self.config or True, create=create, schedule="manual", **more)
         options = {**self.configured.options(), "schedule": "manual"}
-        return everstep.open(options.pop("url"), config=False, create=create, **options)
+        return everstep.open(options.pop("url"), config=False, create=create, **options, **more)
 
     def imports(self) -> tuple[str, ...]:
         """The modules that the configuration names."""

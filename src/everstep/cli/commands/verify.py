@@ -20,9 +20,10 @@ from everstep.cli.times import SPAN
     help="quick: heads and manifest; records: every digest; full: every state, too.",
 )
 @click.option("--seconds", type=SPAN, metavar="SPAN", help="Stop after this time, and say how far it came.")
-def command(app: App, depth: str, seconds: float | None) -> int:
+@click.option("--accept-older", is_flag=True, help="Take the store as it is, although it is older than what was seen of it here.")
+def command(app: App, depth: str, seconds: float | None, accept_older: bool) -> int:
     """Prove the store whole. Ends with 5 if something is damaged, with 6 if the time was over before all was looked at."""
-    with app.open() as store, app.out.progress("verifying") as progress:
+    with app.open(**({"accept_older": True} if accept_older else {})) as store, app.out.progress("verifying") as progress:
         report = store.verify(depth, progress=progress, seconds=seconds)  # type: ignore[arg-type]
     code = exits.DAMAGED if not report.ok else exits.OK if report.complete else exits.FOUND
     if app.out.as_json:
