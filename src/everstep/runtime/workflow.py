@@ -77,6 +77,19 @@ class Workflow:
         self.retry, self.budget, self.timeout, self.compatible = retry, budget, timeout, compatible
         self.accepts = accepts or self._bind
         functools.update_wrapper(self, function, updated=())
+        self._enter()
+
+    def _enter(self) -> None:
+        """Be known by its name. A module that is loaded again defines its workflows anew; anything else is most likely a mistake."""
+        before = _known.get(self.name)
+        if before is not None and before.definition != self.definition and _origin(before.function) != _origin(self.function):
+            import warnings
+
+            warnings.warn(
+                f"two workflows are named {self.name!r}: that of {_origin(self.function)[0]} takes the place of that of {_origin(before.function)[0]}, "
+                "and goes on with its runs, too. Give one of them another name: @everstep.workflow(name=...)",
+                stacklevel=4,
+            )
         _known[self.name] = self
 
     def _bind(self, *args: Any, **kwargs: Any) -> None:
@@ -96,6 +109,11 @@ class Workflow:
 
 
 _known: dict[str, Workflow] = {}
+
+
+def _origin(function: Any) -> tuple[str, str]:
+    """Where a function is defined."""
+    return str(getattr(function, "__module__", "")), str(getattr(function, "__qualname__", ""))
 
 
 def workflow(function: Any = None, /, **options: Any) -> Any:

@@ -11,7 +11,7 @@ from everstep.cli.app import App
 from everstep.cli.app import command as make
 from everstep.cli.files import replace
 from everstep.cli.plain import shown, to_json
-from everstep.cli.text import safe
+from everstep.cli.text import plural, safe
 from everstep.errors import NotFound
 
 
@@ -47,7 +47,7 @@ def validate(app: App, file: str | None) -> int:
         app.out.data("config_validate", {"file": str(path), "ok": not found, "faults": found})
     for fault in found if not app.out.as_json else ():
         app.out.line(safe(str(fault), lines=True))
-    app.out.say(f"{path}: {'all good' if not found else f'{len(found)} faults'}", "green" if not found else "red")
+    app.out.say(f"{path}: {'all good' if not found else plural(len(found), 'fault')}", "green" if not found else "red")
     return exits.FOUND if found else exits.OK
 
 

@@ -179,7 +179,13 @@ class _Repair(Shape):
         if told.unreadable:
             lost.append(Loss(None, "bytes", f"the disk did not give {told.unreadable:,} bytes of the file"))
         if told.behind:
-            lost.append(Loss(None, "writes", f"{told.behind} writes that were seen on this machine are not in it"))
+            lost.append(
+                Loss(
+                    None,
+                    "writes",
+                    f"{told.behind} {'write that was seen on this machine is' if told.behind == 1 else 'writes that were seen on this machine are'} not in it",
+                )
+            )
         if told.total is None:
             lost.append(Loss(None, "manifest", "it cannot be read: nobody can tell whether a run, tag or letter has vanished"))
         elif told.total != self._total:

@@ -78,7 +78,7 @@ class Cleaned(Shape):
         return [*self.pruned.problems, *self.collected.problems]
 
     def __str__(self) -> str:
-        runs = f"{len(self.deleted)} runs {'would go' if self.dry_run else 'went'}"
+        runs = f"{len(self.deleted)} {'run' if len(self.deleted) == 1 else 'runs'} {'would go' if self.dry_run else 'went'}"
         return "\n".join([runs, *map(str, self.deleted), str(self.pruned), str(self.collected)])
 
 
