@@ -61,8 +61,7 @@ def main(url: str) -> None:
         workers[1].send_signal(signal.SIGTERM)  # it drains, and ends
         workers[1].wait()
         workers[0].wait()
-        (queue,) = (depth for depth in store.queues() if depth.queue == "coffee")
-        freed = sum(minute[3] for minute in queue.minutes)
+        freed = next(queue.freed for queue in store.queues() if queue.name == "coffee")
         again = done(ledger) - RUNS * STEPS
         print(f"All {len(cups)} runs succeeded. {freed} were taken over; {again} steps that were running when the process died ran again.")
         if results != {"0123"} or not 0 <= again <= 3 or not all(cup.status == "succeeded" for cup in cups):

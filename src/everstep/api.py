@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # what drives runs is imported when a run is opened
     from everstep.config.settings import Settings
     from everstep.redact import Redactor
     from everstep.runtime.budget import Budget
-    from everstep.runtime.enqueue import Enqueued
+    from everstep.runtime.enqueue import Enqueued, Queue
     from everstep.runtime.mode import Replay
     from everstep.runtime.recorder import Durability
     from everstep.runtime.resumable import Resumable
@@ -145,9 +145,11 @@ class Store(Host):
 
         queueing.set_limits(self, queue, concurrency, per_key, rate)
 
-    def queues(self, minutes: int = 5) -> list[Any]:
-        """What is in each queue, and what happened in it lately."""
-        return self.backend.depths(minutes)
+    def queues(self, minutes: int = 5) -> list[Queue]:
+        """What is in each queue, its limits, and what happened in it lately."""
+        from everstep.runtime.enqueue import queues
+
+        return queues(self, minutes)
 
     def worker(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -73,7 +73,12 @@ def test_a_worker_drives_it_and_its_outcome_is_there(store: everstep.Store, work
     work(store)
     outcome = store.enqueue(queued_double, 4).wait(30)
     assert (outcome.status, outcome.result) == ("succeeded", 8)
-    assert store.queues()[0].minutes[0][:2] == [1, 1] or store.queues()[0].minutes[1][:2] == [1, 1]
+    (queue,) = store.queues()
+    assert (queue.name, queue.taken, queue.ended, queue.failed, queue.freed, queue.oldest) == ("default", 1, 1, 0, 0, None)
+    store.enqueue("nobody has this")
+    (queue,) = store.queues(1)
+    assert queue.oldest is not None
+    assert abs((datetime.now(UTC) - queue.oldest).total_seconds()) < 60
 
 
 def test_an_async_workflow_is_driven_too(store: everstep.Store, work: Any) -> None:
@@ -179,7 +184,7 @@ def test_inside_a_run_it_is_a_step_and_is_not_done_again(store: everstep.Store, 
 
 def test_limits_are_set_read_and_taken_away(store: everstep.Store) -> None:
     store.limit("mail", concurrency=1, per_key=2, rate=(10, 60))
-    assert [depth.queue for depth in store.queues()] == ["mail"]
+    assert [queue.name for queue in store.queues()] == ["mail"]
     store.limit("mail")
     assert store.queues() == []
     for bad in ({"concurrency": 0}, {"per_key": 1.5}, {"rate": 5}, {"rate": (0, 1)}, {"rate": (1, 0)}):

@@ -15,11 +15,12 @@ from queue import Empty
 from typing import Any, TextIO
 
 from everstep.cli.app import App
-from everstep.cli.depths import MINUTES, Queue, all_of, limits_in_words
+from everstep.cli.depths import MINUTES, lately, limits_in_words
 from everstep.cli.text import cell, cut, duration, plural, safe, width
 from everstep.cli.working import BAD, Listener, name_of, words
 from everstep.clock import clock
 from everstep.errors import EverstepError
+from everstep.runtime.enqueue import Queue
 
 _FRAME, _BUSY_FRAME, _LOOK = 0.25, 0.15, 1.0
 _KEPT = 50
@@ -97,7 +98,7 @@ class Board(Listener):
         if now - self._looked >= _LOOK:
             self._looked = now
             with suppress(EverstepError):  # the worker meets the same trouble and tells of it
-                self._depths = {one.depth.queue: one for one in all_of(self._store)}
+                self._depths = {one.name: one for one in self._store.queues(MINUTES)}
 
     def _frame(self, columns: int, rows: int) -> list[Line]:
         """What is to be seen, in no more lines than there are."""
@@ -136,10 +137,9 @@ class Board(Listener):
     def _depth_row(self, queue: str, found: Queue | None) -> list[str]:
         if found is None:
             return [cell(queue, 40), "0", "0", "0", "0", "", "", ""]
-        depth = found.depth
-        counts = [f"{n:,}" for n in (depth.ready, depth.later, depth.waiting, depth.running)]
-        oldest = "" if depth.oldest is None else duration(max(0.0, (clock.now_us() - depth.oldest) / 1e6))
-        return [cell(queue, 40), *counts, oldest, found.lately_in_words, limits_in_words(found.limits)]
+        counts = [f"{n:,}" for n in (found.ready, found.later, found.waiting, found.running)]
+        oldest = "" if found.oldest is None else duration(max(0.0, clock.now_us() / 1e6 - found.oldest.timestamp()))
+        return [cell(queue, 40), *counts, oldest, lately(found), limits_in_words(found.limits)]
 
     def _job_rows(self) -> list[list[str]]:
         now = time.monotonic()

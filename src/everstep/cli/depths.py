@@ -2,51 +2,28 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Any
 
-from everstep.backends.queues import Depth, Limits
+from everstep.backends.queues import Limits
 from everstep.cli.text import duration, iso
-from everstep.runtime.enqueue import limits_of
-from everstep.shape import Shape
-from everstep.store.model import when
+from everstep.runtime.enqueue import Queue
 
 MINUTES = 5
 
 
-class Queue(Shape, frozen=True):
-    """A queue: what is in it, what happened in the last minutes, and its limits."""
-
-    depth: Depth
-    limits: Limits
-
-    @property
-    def oldest(self) -> datetime | None:
-        return None if self.depth.oldest is None else when(self.depth.oldest)
-
-    @property
-    def lately(self) -> tuple[int, int, int, int]:
-        """Taken, ended, failed, and freed from dead workers."""
-        taken, ended, failed, freed = (sum(minute[i] for minute in self.depth.minutes) for i in range(4))
-        return taken, ended, failed, freed
-
-    @property
-    def lately_in_words(self) -> str:
-        names = ("taken", "ended", "failed", "taken over")
-        return ", ".join(f"{count:,} {name}" for count, name in zip(self.lately, names, strict=True) if count)
-
-    def facts(self) -> dict[str, Any]:
-        depth, (taken, ended, failed, freed) = self.depth, self.lately
-        return {
-            "queue": depth.queue, "ready": depth.ready, "later": depth.later, "waiting": depth.waiting, "running": depth.running,
-            "oldest": None if self.oldest is None else iso(self.oldest),
-            "lately": {"minutes": len(depth.minutes), "taken": taken, "ended": ended, "failed": failed, "taken_over": freed},
-            "limits": of_limits(self.limits),
-        }  # fmt: skip
+def lately(queue: Queue) -> str:
+    """What happened in it, in words."""
+    counts = ((queue.taken, "taken"), (queue.ended, "ended"), (queue.failed, "failed"), (queue.freed, "taken over"))
+    return ", ".join(f"{count:,} {name}" for count, name in counts if count)
 
 
-def all_of(store: Any, minutes: int = MINUTES) -> list[Queue]:
-    return [Queue(depth, limits_of(store, depth.queue)) for depth in store.queues(minutes)]
+def facts(queue: Queue) -> dict[str, Any]:
+    return {
+        "queue": queue.name, "ready": queue.ready, "later": queue.later, "waiting": queue.waiting, "running": queue.running,
+        "oldest": None if queue.oldest is None else iso(queue.oldest),
+        "lately": {"minutes": queue.minutes, "taken": queue.taken, "ended": queue.ended, "failed": queue.failed, "taken_over": queue.freed},
+        "limits": of_limits(queue.limits),
+    }  # fmt: skip
 
 
 def of_limits(limits: Limits) -> dict[str, Any]:

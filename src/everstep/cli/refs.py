@@ -92,7 +92,7 @@ def gates(ctx: click.Context) -> list[Any]:
 def queues(ctx: click.Context) -> list[str]:
     try:
         with _opened(ctx) as store:
-            return [depth.queue for depth in store.queues()]
+            return [queue.name for queue in store.queues()]
     except Exception:  # noqa: BLE001 - as above
         return []
 

@@ -6,7 +6,7 @@ A run that waits is a run like any other, with its input in its first record, an
 from __future__ import annotations
 
 import time
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from everstep.backends.base import Commit
@@ -23,6 +23,7 @@ from everstep.runtime.host import Host
 from everstep.runtime.outcome import Outcome, recorded
 from everstep.runtime.run import Run
 from everstep.shape import Shape, field
+from everstep.store.model import when
 from everstep.store.query import check_text, to_meta
 from everstep.store.refs import find_run
 
@@ -110,6 +111,34 @@ def _as_step(store: Host, order: Order, id: str | None, here: Frame) -> Enqueued
 
     run, new = here.run._called(f"enqueue:{order.name}", enqueue, (order.about["input_digest"],), {})
     return Enqueued(run, order.task.queue, new, store)
+
+
+class Queue(Shape, frozen=True):
+    """What is in a queue: how many runs are ready, come later, wait for something, are driven; since when the oldest is ready; how many were
+    taken, ended, failed and freed from dead workers in the last `minutes`; and its limits."""
+
+    name: str
+    ready: int
+    later: int
+    waiting: int
+    running: int
+    oldest: datetime | None
+    minutes: int
+    taken: int
+    ended: int
+    failed: int
+    freed: int
+    limits: Limits
+
+
+def queues(store: Host, minutes: int) -> list[Queue]:
+    found = []
+    for depth in store.backend.depths(minutes):
+        oldest = None if depth.oldest is None else when(depth.oldest)
+        taken, ended, failed, freed = (sum(minute[i] for minute in depth.minutes) for i in range(4))
+        about = (depth.queue, depth.ready, depth.later, depth.waiting, depth.running, oldest)
+        found.append(Queue(*about, minutes, taken, ended, failed, freed, limits_of(store, depth.queue)))
+    return found
 
 
 def order_of(

@@ -8,6 +8,7 @@ from everstep.cli import depths
 from everstep.cli.app import App
 from everstep.cli.app import command as make
 from everstep.cli.text import cell
+from everstep.runtime.enqueue import Queue
 
 
 @make("queues")
@@ -15,21 +16,21 @@ from everstep.cli.text import cell
 def command(app: App, minutes: int) -> None:
     """List queues: what could be taken now, comes later, waits for something or is driven, and what happened in the last minutes."""
     with app.open() as store:
-        found = depths.all_of(store, minutes)
+        found = store.queues(minutes)
     if app.out.as_json:
-        app.out.data("queues", [one.facts() for one in found])
+        app.out.data("queues", [depths.facts(one) for one in found])
     elif not found:
         app.out.say("no queues; `everstep enqueue` puts a run into one")
     else:
         _print(app, found, minutes)
 
 
-def _print(app: App, found: list[depths.Queue], minutes: int) -> None:
+def _print(app: App, found: list[Queue], minutes: int) -> None:
     head = ("QUEUE", "READY", "LATER", "WAITING", "RUNNING", "OLDEST", f"LAST {minutes} MIN", "LIMITS")
     rows = [
         (
-            cell(one.depth.queue, 40), *(f"{n:,}" for n in (one.depth.ready, one.depth.later, one.depth.waiting, one.depth.running)),
-            app.out.when(one.oldest), one.lately_in_words, depths.limits_in_words(one.limits),
+            cell(one.name, 40), *(f"{n:,}" for n in (one.ready, one.later, one.waiting, one.running)),
+            app.out.when(one.oldest), depths.lately(one), depths.limits_in_words(one.limits),
         )
         for one in found
     ]  # fmt: skip

@@ -12,6 +12,7 @@ from everstep.cli.app import command as make
 from everstep.cli.counting import Counted, count
 from everstep.cli.text import cell, duration, plural, size
 from everstep.cli.times import MOMENT
+from everstep.runtime.enqueue import Queue
 
 
 @make("stats")
@@ -28,11 +29,11 @@ def command(app: App, since: object, most: int) -> None:
     """Count what is stored: runs by status, steps with p50, p95 and p99, bytes against full copies, resumes that came to an end, queues."""
     with app.open() as store:
         stored = store.stats()
-        queues = depths.all_of(store)
+        queues = store.queues(depths.MINUTES)
         with app.out.progress("counting") as progress:
             found = count(store, since, most, progress)
     if app.out.as_json:
-        app.out.data("stats", {"store": stored, **found.facts(), "queues": [one.facts() for one in queues]})
+        app.out.data("stats", {"store": stored, **found.facts(), "queues": [depths.facts(one) for one in queues]})
         return
     app.out.pairs(
         [
@@ -43,18 +44,17 @@ def command(app: App, since: object, most: int) -> None:
             ("full copies", _copies(stored, found)),
             ("by status", ", ".join(f"{n:,} {app.out.status(status)}" for status, n in sorted(found.statuses.items()))),
             *_steps(found),
-            *((f"queue {cell(one.depth.queue, 30)}", _queue(one)) for one in queues),
+            *((f"queue {cell(one.name, 30)}", _queue(one)) for one in queues),
         ]
     )
 
 
-def _queue(one: depths.Queue) -> str:
+def _queue(one: Queue) -> str:
     """What waits in a queue, since when, and what happened in it lately."""
-    depth = one.depth
-    counts = ((depth.ready, "ready"), (depth.later, "later"), (depth.waiting, "waiting"), (depth.running, "running"))
+    counts = ((one.ready, "ready"), (one.later, "later"), (one.waiting, "waiting"), (one.running, "running"))
     waits = ", ".join(f"{n:,} {what}" for n, what in counts if n) or "empty"
     oldest = "" if one.oldest is None else f", the oldest for {duration(max(0.0, (datetime.now(UTC) - one.oldest).total_seconds()))}"
-    return waits + oldest + (f"; in {depths.MINUTES} min {one.lately_in_words}" if one.lately_in_words else "")
+    return waits + oldest + (f"; in {one.minutes} min {lately}" if (lately := depths.lately(one)) else "")
 
 
 def _copies(stored: dict[str, int], found: Counted) -> str:
