@@ -196,6 +196,25 @@ def test_what_a_failed_creation_left_is_removed_by_the_next_one_in_the_same_proc
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_store_is_opened_although_what_a_killed_process_left_cannot_be_removed_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "s.db"
+    everstep.open(path).close()
+    left = tmp_path / ".s.db.999999999.0123456789ab.new"
+    left.hardlink_to(path)  # the process was killed between the two names
+
+    def broken(self: Path, missing_ok: bool = False) -> None:
+        raise OSError(errno.EIO, "Input/output error", str(self))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", broken)
+        everstep.open(path).close()
+        assert left.exists()
+    everstep.open(path).close()
+    assert not left.exists()
+
+
 # the WAL
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +62,8 @@ class SqliteFile:
     def _refuse_other_things(self) -> None:
         info = self._place.stat()
         if info.st_nlink > 1:
-            remove_unfinished(self._place)
+            with suppress(OSError):  # what cannot be removed now is no reason not to open; whoever opens it next tries again
+                remove_unfinished(self._place)
         if not stat.S_ISREG(info.st_mode):
             raise NotAStore(f"{self.path} is not an Everstep store: it is no regular file")
         if info.st_size == 0:
