@@ -112,14 +112,14 @@ class InvalidArgument(EverstepError):
     """An argument makes no sense."""
 
     code = "E104"
-    remedy = "Correct the argument; docs/api.md says what each one takes."
+    remedy = "Correct the argument; help() on what was called says what it takes."
 
 
 class InvalidConfig(InvalidArgument):
     """A configuration makes no sense."""
 
     code = "E105"
-    remedy = "Correct the setting at the place given; docs/configuration.md lists all keys."
+    remedy = "Correct the setting at the place given; `everstep config show` lists all keys."
 
     def __init__(
         self, message: str | None = None, place: str | None = None, *, key: str | None = None, value: object = None, others: int = 0,

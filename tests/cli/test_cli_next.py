@@ -191,3 +191,8 @@ def test_an_option_that_a_store_does_not_have_is_refused(tmp_path: Path, url: st
         everstep.open(tmp_path / url if url == "s.db" else url, **options)  # type: ignore[arg-type]
     assert words in refused.value.remedy
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("code", ["E301", "e301", "301", "LeaseHeld", "leaseheld"])
+def test_an_error_is_explained_by_its_code_or_its_name(empty: Shop, code: str) -> None:
+    assert empty.json("explain", code)["code"] == "E301"

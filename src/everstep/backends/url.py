@@ -159,7 +159,7 @@ def _known(backend: Any, options: dict[str, Any]) -> dict[str, Any]:
         if option not in names:
             which = f"Such a store has {', '.join(names)}" if names else "Such a store has none of its own"
             raise InvalidArgument(
-                f"everstep.open has no option {option!r:.60} for this store", remedy=f"{which}; docs/api.md has those of all."
+                f"everstep.open has no option {option!r:.60} for this store", remedy=f"{which}; help(everstep.open) has those of all."
             )
     return options
 

@@ -65,6 +65,7 @@ _PHRASES = (
     ("everstep.open(path, accept_older=True)", "`everstep verify --accept-older`"),
     ("store.load / store.view", "`everstep state REF`"),
     ("rate=(10, 60)", "--rate 10/60s"),
+    ("help() on what was called says what it takes", "--help says what a command takes"),
     ("keep_within;", "--keep-within;"),
 )
 _CALL = re.compile(r"store\.(\w+)\(([^()]*)\)")

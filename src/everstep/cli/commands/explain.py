@@ -31,22 +31,22 @@ class CodeArgument(click.ParamType[str]):
 @make("explain")
 @click.argument("code", type=CodeArgument(), required=False)
 def command(app: App, code: str | None) -> None:
-    """Explain an error CODE such as E301; without one, list them all."""
+    """Explain an error by its CODE, such as E301, or by its name; without one, list them all."""
     known = classes()
     if code is None:
         _list(app, known)
         return
-    one = known.get(code.upper())
+    named = {one.__name__.lower(): name for name, one in known.items()}
+    code = named.get(code.lower()) or (f"E{code}" if code.isdecimal() else code.upper())
+    one = known.get(code)
     if one is None:
         raise NotFound(f"there is no error {code!r:.40}", remedy="everstep explain lists all codes.")
     sentence, remedy = _sentence(one), str(one.remedy)  # type: ignore[attr-defined]
     exit_code = code_of(one.__new__(one))
     if app.out.as_json:
-        app.out.data(
-            "explain", {"code": code.upper(), "name": one.__name__, "sentence": sentence, "remedy": remedy, "exit_code": exit_code}
-        )
+        app.out.data("explain", {"code": code, "name": one.__name__, "sentence": sentence, "remedy": remedy, "exit_code": exit_code})
         return
-    app.out.line(f"{app.out.style(code.upper(), 'bold')} {one.__name__}: {sentence}")
+    app.out.line(f"{app.out.style(code, 'bold')} {one.__name__}: {sentence}")
     app.out.line(remedy)
     app.out.line(f"A command that meets it ends with {exit_code}. More: docs/errors.md.")
 
