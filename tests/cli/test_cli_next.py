@@ -196,3 +196,14 @@ def test_an_option_that_a_store_does_not_have_is_refused(tmp_path: Path, url: st
 @pytest.mark.parametrize("code", ["E301", "e301", "301", "LeaseHeld", "leaseheld"])
 def test_an_error_is_explained_by_its_code_or_its_name(empty: Shop, code: str) -> None:
     assert empty.json("explain", code)["code"] == "E301"
+
+
+def test_a_list_says_which_runs_are_open_and_which_nobody_drives(flows: Shop) -> None:
+    with flows.open() as store:
+        row = store.run("left").__enter__()._row
+        assert row is not None
+        assert "left" in flows.terminal("runs").out
+        assert "* open in a process now" in flows.terminal("runs").out
+        store.keeper.release(row)
+        assert "nobody drives 1 running run; everstep resume goes on with left" in flows.terminal("runs").out
+        assert "nobody drives" not in flows.pipe("runs").err

@@ -12,7 +12,7 @@ from everstep.cli.app import command as make
 from everstep.cli.ids import shortened
 from everstep.cli.refs import QUEUE, RUN
 from everstep.cli.targets import pair
-from everstep.cli.text import cell, size
+from everstep.cli.text import cell, plural, size
 from everstep.cli.times import MOMENT
 from everstep.cli.tree import draw
 
@@ -74,5 +74,17 @@ def _print(app: App, store: Any, page: Any, queued: bool) -> None:
         for run in page
     ]  # fmt: skip
     app.out.table(head, rows, styles={1: lambda text: app.out.style(text, app.out.colour_of(text.strip(" *")))}, right=(3, 4))
+    if app.out.terminal:
+        _explain(app, page)
     if page.next is not None:
         app.out.say(f"there are more: --after {page.next}")
+
+
+def _explain(app: App, page: Any) -> None:
+    """What a status does not say by itself."""
+    if any(run.open for run in page):
+        app.out.say("* open in a process now", "dim")
+    left = [run for run in page if run.status == "running" and not run.open]
+    if left:
+        which = left[0].id if len(left) == 1 else "each of them"
+        app.out.say(f"nobody drives {plural(len(left), 'running run')}; everstep resume goes on with {which}", "dim")
