@@ -125,7 +125,10 @@ def test_the_command_runs(tmp_path: Path) -> None:
     assert "two processes write one run" in done.stdout
 
 
-def test_a_long_run_can_be_done_in_parts(harness: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_long_run_can_be_done_in_parts(
+    harness: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # a deep run of all writes docs/trust.md where it is
     kept, page = str(tmp_path / "counts.json"), tmp_path / "trust.md"
     harness(one=good("first thing"), two=good("second thing"))
     assert command.main(["--deep", "--only", "one", "--counts", kept]) == 0
