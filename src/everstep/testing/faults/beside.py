@@ -114,7 +114,7 @@ def _beside(path: Path, count: Count, times: int, seed: int, progress: Progress,
         for writer in WRITERS:
             store.fork("root", writer, edit={"writer": writer})
     backend: Any = open_backend(path)
-    enough = count.tried + times
+    before, enough = count.tried, count.tried + times
     writers = [Actor(write, path, writer) for writer in WRITERS]
     others = [Actor(fork, path, seed), Actor(read, path, seed)]
     with Store(Unstamped(backend) if unstamped else backend) as store, writers[0], writers[1], others[0], others[1]:
@@ -127,7 +127,8 @@ def _beside(path: Path, count: Count, times: int, seed: int, progress: Progress,
             if count.notes or count.tried >= enough or not all(actor.silent(0) for actor in (*others, *writers)):
                 break  # enough, or somebody met damage, and stopped
         problems, made = _stop(others, writers)
-        _judge(store, dict(zip(WRITERS, made, strict=True)), problems, count)
+        if _judge(store, dict(zip(WRITERS, made, strict=True)), problems, count):
+            count.held += count.tried - before
 
 
 def _clean(store: Store, count: Count, number: int) -> None:
@@ -163,7 +164,8 @@ def _stop(others: list[Actor], writers: list[Actor]) -> tuple[list[str], list[in
     return problems, made
 
 
-def _judge(store: Store, made: dict[str, int], problems: list[str], count: Count) -> None:
+def _judge(store: Store, made: dict[str, int], problems: list[str], count: Count) -> bool:
+    """Whether all that was saved is there."""
     before = count.bad
     count.wrong += len(problems)
     for writer, numbers in made.items():
@@ -172,10 +174,9 @@ def _judge(store: Store, made: dict[str, int], problems: list[str], count: Count
     if not (report := store.verify("full")).ok:
         count.wrong += 1
         problems.append(str(report))
-    if count.bad == before:
-        count.held += count.tried
     for problem in problems:
         count.note(problem)
+    return count.bad == before
 
 
 def _fault(store: Store, writer: str, number: int, count: Count) -> list[str]:
