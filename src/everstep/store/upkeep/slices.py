@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 T = TypeVar("T")
-QUICK, SLOW = 0.008, 0.03  # seconds for one transaction, most of it the disk's
+QUICK, SLOW = 0.005, 0.02  # seconds for one transaction, most of it the disk's
 _REST, _LONGEST_REST = 0.002, 0.02
 
 
