@@ -207,3 +207,14 @@ def test_a_list_says_which_runs_are_open_and_which_nobody_drives(flows: Shop) ->
         store.keeper.release(row)
         assert "nobody drives 1 running run; everstep resume goes on with left" in flows.terminal("runs").out
         assert "nobody drives" not in flows.pipe("runs").err
+
+
+def test_a_command_to_type_holds_what_a_shell_needs_and_a_traceback_holds_nothing_that_a_terminal_obeys(flows: Shop) -> None:
+    (Path(flows.folder) / "my flows.py").write_text(
+        "import everstep\n@everstep.workflow\ndef bad():\n    raise ValueError('\\x1b[2Jgone, api_key=sk-' + 'a' * 40)\n"
+    )
+    failed = flows.pipe("run", "my flows.py:bad", "--id", "b", "--debug")
+    assert "\n  everstep resume b --import 'my flows.py'\n" in failed.err
+    assert "Traceback" in failed.err
+    assert "\x1b" not in failed.err
+    assert "sk-" + "a" * 40 not in failed.err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 import sys
 import traceback
@@ -34,7 +35,7 @@ def tell(error: BaseException, arguments: list[str] | None = None) -> int:
     if isinstance(error, (EverstepError, Suspended)):
         _say(error.message, error.remedy, error.code, as_json)
         return exits.code_of(error)
-    if isinstance(error, OSError) and error.filename is None:
+    if isinstance(error, OSError) and error.filename is None and error.errno in _NO_ROOM:
         unheard()
         _say(f"the answer cannot be written: {error.strerror or error}", "Make room where it goes.", "E000", as_json)
         return exits.FAILED
@@ -60,6 +61,7 @@ def _say(message: str, remedy: str, code: str, as_json: bool) -> None:
         sys.stderr.write(f"hint: {safe(remedy, lines=True)}\n")
 
 
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _PHRASES = (
     ("everstep.repair(path, new_path)", "`everstep repair STORE NEW`"),
     ("everstep.open(path, accept_older=True)", "`everstep verify --accept-older`"),

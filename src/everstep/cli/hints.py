@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from shlex import quote
 from typing import Any
 
 from everstep.cli.app import App
@@ -17,4 +18,4 @@ def who_goes_on(app: App, run: Any) -> str:
 def resuming(app: App, run: str, modules: Sequence[str] = ()) -> str:
     """The command that resumes a run. It has to name what defines the workflow, unless the configuration does."""
     named = modules or (() if app.imports() else ("MODULE",))
-    return " ".join(["everstep resume", run, *(f"--import {safe(module)}" for module in named)])
+    return " ".join(["everstep resume", run, *(f"--import {safe(quote(module))}" for module in named)])

@@ -72,10 +72,10 @@ def _say(app: App, outcome: Any, modules: Sequence[str]) -> None:
             choice = shown(gate.choices[0], 60).strip('"') if gate.choices else "VALUE"
             app.out.say(f"  everstep answer {outcome.run} {safe(gate.name)} {choice}", "dim")
     if app.debug and outcome.error is not None:
-        traceback.print_exception(outcome.error)
+        app.out.say(safe(app.redactor.text("".join(traceback.format_exception(outcome.error)).rstrip()), lines=True))
     remedy = outcome.error.remedy if isinstance(outcome.error, EverstepError) else ""
     if remedy:
         bare, command = f"everstep resume {outcome.run}", resuming(app, outcome.run, modules)
-        app.out.say(f"hint: {safe(in_commands(remedy).replace(bare, command), lines=True)}")
+        app.out.say(f"hint: {safe(app.redactor.text(in_commands(remedy).replace(bare, command)), lines=True)}")
     elif outcome.status in ("failed", "running") and (app.configured is None or app.configured["enabled"]):
         app.out.say(f"  {resuming(app, outcome.run, modules)}", "dim")

@@ -147,7 +147,7 @@ def order_of(
     """An order, checked: what a worker could only fail with is refused here."""
     flow = None if isinstance(function, str) else flows.as_workflow(function)
     name = flow.name if flow is not None else check_text(function, "workflow") or ""
-    about, chunks = flows.first_words(store, name, stored_input(store, function, args, kwargs), flow)
+    about, chunks = flows.first_words(store, name, stored_input(store, name if flow is None else flow, args, kwargs), flow)
     about["task"] = list(task)
     return Order(name, about, chunks, check_task(task), _microseconds(delay))
 
