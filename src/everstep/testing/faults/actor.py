@@ -6,6 +6,7 @@ imported and no thread, so that a new one costs milliseconds. Only processes of 
 
 from __future__ import annotations
 
+import faulthandler
 import multiprocessing
 import os
 import signal
@@ -19,6 +20,7 @@ from types import ModuleType, TracebackType
 from typing import Any
 
 PATIENCE = 60.0
+_TRACE = "everstep-trace"
 _context = multiprocessing.get_context("forkserver")
 _USED = (
     "api", "backends.sqlite", "runtime.run", "runtime.workflow", "runtime.operate", "store.proof.doctor", "store.proof.verify", "store.mending.repair",
@@ -52,7 +54,7 @@ class Actor:
     def hear(self, patience: float = PATIENCE) -> Any:
         """The next thing that it says."""
         if not self._pipe.poll(patience):
-            raise TimeoutError(f"process {self.pid} said nothing for {patience:.0f} s")
+            raise TimeoutError(f"process {self.pid} said nothing for {patience:.0f} s\n{self.where()}")
         try:
             return self._pipe.recv()
         except (EOFError, ConnectionResetError):
@@ -78,6 +80,17 @@ class Actor:
 
     def go_on(self) -> None:
         os.kill(self.pid, signal.SIGCONT)
+
+    def where(self) -> str:
+        """What it is doing: its state, and the Python calls of all its threads."""
+        told = [f"state {_state(self.pid)}"]
+        with suppress(OSError):
+            os.kill(self.pid, signal.SIGUSR1)
+            time.sleep(1)  # for it to write
+            task = Path(f"/proc/{self.pid}")
+            told += [f"thread {thread.name}: {(thread / 'syscall').read_text()}" for thread in sorted((task / "task").iterdir())]
+            told += [fd.read_text() for fd in (task / "fd").iterdir() if _TRACE in os.readlink(fd)]
+        return "\n".join(told)
 
     def kill(self) -> None:
         """kill -9, and wait until it is gone."""
@@ -110,6 +123,7 @@ def _no_main() -> Iterator[None]:
 
 def _begin(play: Callable[..., None], pipe: Connection, args: tuple[Any, ...]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the harness, which then kills its actors
+    faulthandler.register(signal.SIGUSR1, os.memfd_create(_TRACE))  # read by `where`
     with suppress(EOFError, BrokenPipeError):  # nobody listens any more
         play(pipe, *args)
 
