@@ -295,7 +295,10 @@ class Writer:
             self._signal.clear()
             while self._queue:
                 self._lock.acquire()
-                self._lead()
+                try:
+                    self._lead()
+                except MemoryError:
+                    time.sleep(_PATIENCE)  # what it had is in the queue again
 
     def close(self, last: Operation) -> None:
         """Write what is queued, do one last thing if the server can be reached, then refuse everything."""

@@ -67,10 +67,10 @@ class WalKeeper:
         if self._stopped:
             return
         if self._thread is None:
-            thread = threading.Thread(target=self._serve, name="everstep-wal", daemon=True)
             try:
+                thread = threading.Thread(target=self._serve, name="everstep-wal", daemon=True)
                 thread.start()
-            except RuntimeError:
+            except (RuntimeError, MemoryError):
                 return  # no thread is to be had now: this runs inside COMMIT, which is made; the next one tries again
             self._thread = thread
         self._event.set()
@@ -84,7 +84,7 @@ class WalKeeper:
             try:
                 with self._working:
                     self._work()
-            except EverstepError:
+            except (EverstepError, MemoryError):
                 # Nothing is lost: the WAL holds it all and goes on growing; what is in the way shows itself at the next commit.
                 self._due = self._frames + RETRY_FRAMES
             except (apsw.FullError, apsw.BusyError, apsw.LockedError):

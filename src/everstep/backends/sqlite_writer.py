@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -58,8 +59,7 @@ class Writer:
         self._failure: str | None = None
         self._committing = False
         self._closed = False
-        self._guest: Any = None
-        self._guest_lock = threading.Lock()
+        self._guests: deque[threading.Lock] = deque()
         self._signal = threading.Lock()
         self._signal.acquire()
         self._thread: threading.Thread | None = None
@@ -139,25 +139,33 @@ class Writer:
         if self._committing and transaction is not None and not transaction.connection.in_transaction:
             for work in batch:
                 work.settled = True
+            self._committing = False
             return
-        if transaction is not None:
-            transaction.rollback()
         again = [work for work in batch if work is not own and not work.settled]
         batch[:] = [work for work in batch if work.settled]
         for work in again:
             work.error = None
         self._queue.extendleft(reversed(again))
+        if transaction is not None:
+            transaction.rollback()  # last: if it fails, nobody's work is lost with it, and the next leader tries again
 
     def _unlock(self) -> None:
         """Hand the lock to the guest that waits for it, or let it go and see that somebody leads what has come meanwhile."""
-        guest = self._guest
-        if guest is not None:
-            self._guest = None
-            guest.release()
-            return
-        self._lock.release()
+        while True:
+            if self._guests and (guest := self._next_guest()) is not None:
+                guest.release()
+                return
+            self._lock.release()
+            if not self._guests or not self._lock.acquire(False):
+                break  # otherwise a guest came between the look and the release, and sleeps
         if self._queue:
             self._nudge()
+
+    def _next_guest(self) -> threading.Lock | None:
+        try:
+            return self._guests.popleft()
+        except IndexError:
+            return None  # it was interrupted, and has gone
 
     def _nudge(self) -> None:
         try:
@@ -171,7 +179,6 @@ class Writer:
 
     def _write(self, batch: list[Work], late: deque[Work] | None = None) -> None:
         """One transaction for the batch; if it breaks before COMMIT, one for each, so that only the culprit fails."""
-        self._committing = False
         try:
             transaction = self._ready()
             transaction.begin()
@@ -197,6 +204,7 @@ class Writer:
                 self._seen(transaction.writes)
         for work in batch:
             work.settled = True
+        self._committing = False
 
     def _ready(self) -> Transaction:
         if self._closed:
@@ -244,12 +252,23 @@ class Writer:
         """Take the lock in turn. Its holder hands it over: a loop of commits would have it again before a sleeper wakes up."""
         mine = threading.Lock()
         mine.acquire()
-        with self._guest_lock:
-            self._guest = mine
+        self._guests.append(mine)
+        try:
             if self._lock.acquire(False):
-                self._guest = None
+                self._guests.remove(mine)
             else:
                 mine.acquire()
+        except BaseException:
+            self._turn_away(mine)
+            raise
+
+    def _turn_away(self, guest: threading.Lock) -> None:
+        """Ctrl-C in a guest. If the lock is being handed to it, it takes it and lets it go."""
+        try:
+            self._guests.remove(guest)
+        except ValueError:
+            guest.acquire()
+            self._unlock()
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -292,7 +311,10 @@ class Writer:
             self._signal.acquire()
             while self._queue:
                 self._lock.acquire()
-                self._lead_and_unlock(None)
+                try:
+                    self._lead_and_unlock(None)
+                except MemoryError:
+                    time.sleep(_PATIENCE)  # what it had is in the queue again
 
     def close(self) -> None:
         """Write what is queued, then refuse everything."""

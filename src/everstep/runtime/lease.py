@@ -37,7 +37,6 @@ class Keeper:
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self.worker = Worker(f"w-{new_id()}", os.uname().nodename, os.getpid(), clock.boot_id(), clock.now_us(), 0, 0)
-        self.failure: EverstepError | None = None
 
     def acquire(self, run: str) -> RunRow:
         with self._lock:
@@ -149,6 +148,6 @@ class Keeper:
                     self._backend.renew(self.worker)
                     for run in list(self._owed):
                         self._settle(run)
-                except EverstepError as error:
+                except (EverstepError, MemoryError):
                     # Best effort: the next commit meets the same trouble and reports it; without renewal others may take over, which the epoch makes safe.
-                    self.failure = error
+                    continue

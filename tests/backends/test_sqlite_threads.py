@@ -1,0 +1,201 @@
+"""The threads behind a SQLite store: who waits for the writer's lock gets it, and a moment without memory ends none of them."""
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from everstep.backends.base import Commit
+from everstep.backends.sqlite import SqliteBackend
+from everstep.backends.sqlite_wal import GROW_AFTER, MERGE_FRAMES
+from everstep.backends.sqlite_writer import Writer
+from everstep.runtime.lease import Keeper
+from everstep.testing.rows import new_run, next_commit
+
+PATIENCE = 20
+
+
+def until(true: Callable[[], bool]) -> bool:
+    limit = time.monotonic() + PATIENCE
+    while not true() and time.monotonic() < limit:
+        time.sleep(0.005)
+    return true()
+
+
+class OneFailure:
+    """Fails once for lack of memory, and then does what it stands for."""
+
+    def __init__(self, act: Callable[..., Any]):
+        self.act = act
+        self.failed = 0
+        self.worked = 0
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        if not self.failed:
+            self.failed = 1
+            raise MemoryError
+        result = self.act(*args, **named)
+        self.worked += 1
+        return result
+
+
+class Door:
+    """A lock; something happens while it is let go for the first time."""
+
+    def __init__(self, meanwhile: Callable[[], None]):
+        self._lock = threading.Lock()
+        self._meanwhile: list[Callable[[], None]] = [meanwhile]
+
+    def acquire(self, wait: bool = True) -> bool:
+        return self._lock.acquire(wait)
+
+    def release(self) -> None:
+        while self._meanwhile:
+            self._meanwhile.pop()()
+        self._lock.release()
+
+
+def idle_writer() -> Writer:
+    return Writer(lambda: pytest.fail("nothing is written"), "nowhere", lambda _writes: None)
+
+
+def test_a_guest_that_comes_while_the_lock_is_let_go_gets_it() -> None:
+    writer = idle_writer()
+    guest = threading.Thread(target=writer.rest, daemon=True)
+
+    def arrive() -> None:
+        guest.start()
+        until(lambda: bool(writer._guests))
+        time.sleep(0.05)  # it has found the lock taken, and sleeps
+
+    writer._lock = Door(arrive)  # type: ignore[assignment]
+    writer.rest()
+    writer.go_on()
+    guest.join(PATIENCE)
+    assert not guest.is_alive()
+    writer.go_on()
+    assert writer._lock.acquire(False)
+
+
+def test_guests_get_the_lock_one_after_the_other() -> None:
+    writer = idle_writer()
+    inside, most = [], []
+
+    def visit() -> None:
+        for _ in range(200):
+            writer.rest()
+            inside.append(1)
+            most.append(len(inside))
+            inside.pop()
+            writer.go_on()
+
+    guests = [threading.Thread(target=visit, daemon=True) for _ in range(4)]
+    for guest in guests:
+        guest.start()
+    for guest in guests:
+        guest.join(PATIENCE)
+    assert not any(guest.is_alive() for guest in guests)
+    assert (max(most), len(most)) == (1, 800)
+    assert writer._lock.acquire(False)
+
+
+@pytest.mark.parametrize("handed", [False, True], ids=["before its turn", "when it was its turn"])
+def test_an_interrupted_guest_leaves_the_lock_to_others(monkeypatch: pytest.MonkeyPatch, handed: bool) -> None:
+    writer = idle_writer()
+    real = threading.Lock
+
+    class Interrupted:
+        """What a guest sleeps on; Ctrl-C wakes it."""
+
+        def __init__(self) -> None:
+            self._lock = real()
+            self._times = 0
+
+        def acquire(self, wait: bool = True) -> bool:
+            self._times += 1
+            if self._times == 2:
+                if handed:
+                    writer.go_on()
+                raise KeyboardInterrupt
+            return self._lock.acquire(wait)
+
+        def release(self) -> None:
+            self._lock.release()
+
+    writer.rest()
+    with monkeypatch.context() as patch:
+        patch.setattr("everstep.backends.sqlite_writer.threading.Lock", Interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            writer.rest()
+    if not handed:
+        writer.go_on()
+    assert writer._lock.acquire(False)
+
+
+@pytest.mark.parametrize("nor_undone", [False, True])
+def test_the_thread_that_leads_goes_on_after_a_moment_without_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nor_undone: bool
+) -> None:
+    backend = SqliteBackend(tmp_path / "s.db")
+    row = new_run("r")
+    backend.commit(Commit(row, None))
+    failing = OneFailure(backend._writer._write)
+    monkeypatch.setattr(backend._writer, "_write", failing)
+    if nor_undone:
+        monkeypatch.setattr(backend._writer._transaction, "rollback", OneFailure(lambda: None))
+    settled: list[BaseException | None] = []
+    commit = next_commit(row, b"x")
+    backend.submit(commit, settled.append)
+    assert until(lambda: bool(settled))
+    assert (failing.failed, settled) == (1, [None])
+    assert backend.run("r") == commit.run
+    backend.close()
+
+
+def test_the_wal_is_cared_for_after_a_moment_without_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = SqliteBackend(tmp_path / "s.db")
+    failing = OneFailure(backend._wal._work)
+    monkeypatch.setattr(backend._wal, "_work", failing)
+    row = new_run("r")
+    backend.commit(Commit(row, None))
+    for _ in range(GROW_AFTER):
+        commit = next_commit(row, b"x")
+        backend.commit(commit)
+        row = commit.run
+    assert until(lambda: bool(failing.failed))
+    while backend._wal._frames < MERGE_FRAMES:
+        commit = next_commit(row, bytes(1 << 20))
+        backend.commit(commit)
+        row = commit.run
+    assert until(lambda: bool(failing.worked))
+    backend.close()
+
+
+def test_a_commit_counts_although_no_memory_is_left_to_care_for_the_wal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = SqliteBackend(tmp_path / "s.db")
+    row = new_run("r")
+    backend.commit(Commit(row, None))
+    failing = OneFailure(threading.Thread)
+    monkeypatch.setattr("everstep.backends.sqlite_wal.threading.Thread", failing)
+    for _ in range(GROW_AFTER + 1):
+        commit = next_commit(row, b"x")
+        backend.commit(commit)
+        row = commit.run
+    assert (failing.failed, failing.worked) == (1, 1)
+    backend.close()
+
+
+def test_leases_are_renewed_after_a_moment_without_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = SqliteBackend(tmp_path / "s.db")
+    backend.commit(Commit(new_run("r"), None))
+    failing = OneFailure(backend.renew)
+    monkeypatch.setattr(backend, "renew", failing)
+    keeper = Keeper(backend, ttl=0.06)
+    row = keeper.acquire("r")
+    assert until(lambda: failing.worked > 2)
+    keeper.release(row)
+    keeper.close()
+    backend.close()
