@@ -89,7 +89,7 @@ class Actor:
             time.sleep(1)  # for it to write
             task = Path(f"/proc/{self.pid}")
             told += [f"thread {thread.name}: {(thread / 'syscall').read_text()}" for thread in sorted((task / "task").iterdir())]
-            told += [fd.read_text() for fd in (task / "fd").iterdir() if _TRACE in os.readlink(fd)]
+            told += [fd.read_text() for fd in (task / "fd").iterdir() if _TRACE in str(fd.readlink())]
         return "\n".join(told)
 
     def kill(self) -> None:
