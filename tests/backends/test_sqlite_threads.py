@@ -145,6 +145,7 @@ def test_the_thread_that_leads_goes_on_after_a_moment_without_memory(
     failing = OneFailure(backend._writer._write)
     monkeypatch.setattr(backend._writer, "_write", failing)
     if nor_undone:
+        assert backend._writer._transaction is not None
         monkeypatch.setattr(backend._writer._transaction, "rollback", OneFailure(lambda: None))
     settled: list[BaseException | None] = []
     commit = next_commit(row, b"x")
@@ -199,3 +200,30 @@ def test_leases_are_renewed_after_a_moment_without_memory(tmp_path: Path, monkey
     keeper.release(row)
     keeper.close()
     backend.close()
+
+
+def test_a_transaction_that_cannot_be_taken_back_keeps_nobody_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    backend, other = (SqliteBackend(tmp_path / "s.db", busy_ms=50) for _ in range(2))
+    row = new_run("r")
+    backend.commit(Commit(row, None))
+    transaction = backend._writer._transaction
+    assert transaction is not None
+    for name in ("flush", "rollback"):
+        monkeypatch.setattr(transaction, name, OneFailure(lambda: None))
+    with pytest.raises(MemoryError):
+        backend.commit(next_commit(row, b"x"))
+    other.commit(Commit(new_run("s"), None))
+    commit = next_commit(row, b"y")
+    backend.commit(commit)
+    assert backend.run("r") == commit.run
+    other.close()
+    backend.close()
+
+
+def test_a_store_is_closed_although_a_part_of_it_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = SqliteBackend(tmp_path / "s.db")
+    backend.commit(Commit(new_run("r"), None))
+    monkeypatch.setattr(backend._wal, "close", OneFailure(lambda: None))
+    with pytest.raises(MemoryError):
+        backend.close()
+    assert not (tmp_path / "s.db-wal").exists()

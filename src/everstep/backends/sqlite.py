@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 
 import apsw
 
@@ -299,14 +300,13 @@ class SqliteBackend(NoOrders):
         if self._closed:
             return
         self._closed = True
-        for bell in self._bells:
-            bell.stop()
-        self._wal.close()
-        self._reader.close()
-        # The writer's connection is closed last: if no other process has the store open, SQLite merges and removes the WAL.
-        self._writer.close()
-        self._locks.close()
-        self._file.witness.close()
+        # The last of them first, and each whatever becomes of the others. The writer's connection is the last one to be closed: if no other
+        # process has the store open, SQLite merges and removes the WAL then.
+        with ExitStack() as closing:
+            for part in (self._file.witness, self._locks, self._writer, self._reader, self._wal):
+                closing.callback(part.close)
+            for bell in self._bells:
+                closing.callback(bell.stop)
 
     def rest(self) -> None:
         """Before a fork; see sqlite_fork."""

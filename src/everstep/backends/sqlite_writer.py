@@ -146,8 +146,7 @@ class Writer:
         for work in again:
             work.error = None
         self._queue.extendleft(reversed(again))
-        if transaction is not None:
-            transaction.rollback()  # last: if it fails, nobody's work is lost with it, and the next leader tries again
+        self._take_back()
 
     def _unlock(self) -> None:
         """Hand the lock to the guest that waits for it, or let it go and see that somebody leads what has come meanwhile."""
@@ -219,7 +218,7 @@ class Writer:
         number = 0
         if self._transaction is not None:
             number = self._transaction.connection.system_errno
-            self._transaction.rollback()
+            self._take_back()
         if len(batch) > 1 and not isinstance(error, (StoreClosed, StoreFailed, StoreBusy, apsw.BusyError)):
             for work in batch:
                 work.error = None
@@ -238,10 +237,21 @@ class Writer:
             self.poison(f"the disk reported an error at COMMIT ({error})")
             failure = StoreFailed(f"{self._path}: {self._failure}; whether the save is there is unknown", written="unknown")
         failure.__cause__ = error
-        transaction.rollback()
+        self._take_back()
         for work in batch:
             if work.error is None:
                 work.error = failure
+
+    def _take_back(self) -> None:
+        """End the transaction, whatever it takes: one that stays open keeps every other writer out."""
+        transaction = self._transaction
+        if transaction is None:
+            return
+        try:
+            transaction.rollback()
+        except Exception:  # noqa: BLE001 - without its connection, it is undone
+            self._transaction = None
+            transaction.connection.close(True)
 
     def poison(self, reason: str) -> None:
         """Write no more through this handle."""
@@ -274,15 +284,14 @@ class Writer:
     def alone(self) -> Iterator[None]:
         """Keep every writer out, of all processes, for a moment. Callers that wait are served afterwards."""
         self._take()
-        transaction: Transaction | None = None
         try:
-            transaction = self._ready()
-            transaction.begin()
+            self._ready().begin()
             yield
         finally:
-            if transaction is not None:
-                transaction.rollback()
-            self._unlock()
+            try:
+                self._take_back()
+            finally:
+                self._unlock()
 
     def rest(self) -> None:
         """Wait until nobody writes, and let nobody begin."""
