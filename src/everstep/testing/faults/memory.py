@@ -2,8 +2,9 @@
 
 The cap (RLIMIT_AS) is put at many heights, so that the allocation that fails is another one each time. Each call works or raises; what was
 acknowledged is there afterwards, unchanged, and the same process goes on when there is memory again, or says that the store is closed. The
-C encoder ends the process when it finds no memory for its output; such ends are counted, and are judged like any kill. The
-canary is a program that says "saved" before it saves. `allocations` lets single allocations fail, too. Relies on `actor` for processes.
+C encoder ends the process when it finds no memory for its output; such ends are counted, and are judged like any kill. The interpreter
+itself stands still where it finds no memory for an integer while it looks for who handles an error (CPython tries again until there is
+some): who says nothing for a while is given memory from outside, and must go on then. The canary is a program that says "saved" before it saves. `allocations` lets single allocations fail, too. Relies on `actor` for processes.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from everstep.testing.faults.suffering import ENCODER_ENDS, KB, Acts, Told, prep
 
 MOST_SPARE = 6 * KB * KB
 TURNS = 16
+QUIET = 10.0  # seconds
 
 
 def run(folder: Path, *, deep: bool, seed: int = 0, progress: Progress = None) -> Count:
@@ -75,7 +77,7 @@ def _one(folder: Path, play: object, spare: int, known: dict[str, list[int]], co
     shutil.copy(folder / "prepared.db", path)
     with Actor(play, path, spare) as actor:  # type: ignore[arg-type]
         try:
-            while (said := actor.hear()) is not None:
+            while (said := _hear(actor)) is not None:
                 told.append(said)
         except ActorDied as error:
             ended = actor.ended() in ENCODER_ENDS
@@ -83,6 +85,15 @@ def _one(folder: Path, play: object, spare: int, known: dict[str, list[int]], co
                 count.note(f"cap {spare}: {error} after {told[-1] if told else 'nothing'}")
     settle(f"cap {spare}", path, told, ended, known, count)
     return ended
+
+
+def _hear(actor: Actor) -> Told | None:
+    """The next thing that a process says, with its memory back if it stands still without."""
+    if actor.silent(QUIET):
+        hard = resource.prlimit(actor.pid, resource.RLIMIT_AS)[1]
+        resource.prlimit(actor.pid, resource.RLIMIT_AS, (hard, hard))
+    said: Told | None = actor.hear()
+    return said
 
 
 def write(pipe: Connection, path: Path, spare: int, early: bool = False) -> None:
