@@ -12,6 +12,7 @@ from everstep.backends.base import Commit
 from everstep.backends.sqlite import SqliteBackend
 from everstep.backends.sqlite_wal import GROW_AFTER, MERGE_FRAMES
 from everstep.backends.sqlite_writer import Writer
+from everstep.nudge import Nudge
 from everstep.runtime.lease import Keeper
 from everstep.testing.rows import new_run, next_commit
 
@@ -105,31 +106,22 @@ def test_guests_get_the_lock_one_after_the_other() -> None:
 @pytest.mark.parametrize("handed", [False, True], ids=["before its turn", "when it was its turn"])
 def test_an_interrupted_guest_leaves_the_lock_to_others(monkeypatch: pytest.MonkeyPatch, handed: bool) -> None:
     writer = idle_writer()
-    real = threading.Lock
+    interruptions = [KeyboardInterrupt]
 
-    class Interrupted:
+    class Interrupted(Nudge):
         """What a guest sleeps on; Ctrl-C wakes it."""
 
-        def __init__(self) -> None:
-            self._lock = real()
-            self._times = 0
-
-        def acquire(self, wait: bool = True) -> bool:
-            self._times += 1
-            if self._times == 2:
+        def wait(self, seconds: float = -1) -> bool:
+            if interruptions:
                 if handed:
                     writer.go_on()
-                raise KeyboardInterrupt
-            return self._lock.acquire(wait)
-
-        def release(self) -> None:
-            self._lock.release()
+                raise interruptions.pop()
+            return super().wait(seconds)
 
     writer.rest()
-    with monkeypatch.context() as patch:
-        patch.setattr("everstep.backends.sqlite_writer.threading.Lock", Interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            writer.rest()
+    monkeypatch.setattr("everstep.backends.sqlite_writer.Nudge", Interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        writer.rest()
     if not handed:
         writer.go_on()
     assert writer._lock.acquire(False)

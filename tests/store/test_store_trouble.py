@@ -130,7 +130,6 @@ def test_an_unstorable_initial_state_makes_no_run(store: everstep.Store) -> None
 def test_a_writer_that_was_overtaken_writes_nothing_more(places: Any) -> None:
     slow = places.open(lease_seconds=0.05)
     slow.keeper.close()  # as if its machine had stopped: no renewal
-    slow.keeper._stop.clear()
     slow.keeper._thread = object()  # type: ignore[assignment]  -- and none is started
     run = slow.run("r", state={"a": 1}).__enter__()
     run.checkpoint()

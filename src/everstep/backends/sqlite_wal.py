@@ -20,6 +20,7 @@ import apsw
 from everstep.backends.sqlite_errors import NO_SPACE, write_error
 from everstep.backends.sqlite_writer import Writer
 from everstep.errors import EverstepError, StoreBusy, StoreFull
+from everstep.nudge import Nudge
 
 MERGE_FRAMES = 700
 RETRY_FRAMES = 350
@@ -45,7 +46,7 @@ class WalKeeper:
         self._due = MERGE_FRAMES
         self._frames = 0
         self._grown = False
-        self._event = threading.Event()
+        self._signal = Nudge()
         self._thread: threading.Thread | None = None
         self._stopped = False
         self._working = threading.Lock()
@@ -73,12 +74,11 @@ class WalKeeper:
             except (RuntimeError, MemoryError):
                 return  # no thread is to be had now: this runs inside COMMIT, which is made; the next one tries again
             self._thread = thread
-        self._event.set()
+        self._signal.give()
 
     def _serve(self) -> None:
         while True:
-            self._event.wait()
-            self._event.clear()
+            self._signal.wait()
             if self._stopped:
                 return
             try:
@@ -148,7 +148,7 @@ class WalKeeper:
 
     def close(self) -> None:
         self._stopped = True
-        self._event.set()
+        self._signal.give()
         if self._thread is not None:
             self._thread.join()
         if self._connection is not None:

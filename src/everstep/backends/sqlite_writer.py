@@ -25,6 +25,7 @@ from everstep.backends.base import Done
 from everstep.backends.sqlite_errors import is_full, write_error
 from everstep.backends.sqlite_transaction import Transaction
 from everstep.errors import EverstepError, StoreBusy, StoreClosed, StoreFailed, StoreFull
+from everstep.nudge import Nudge
 
 Operation = Callable[[Transaction, Any], Any]
 _BATCH = 1000
@@ -43,7 +44,7 @@ class Work:
         self.result: Any = None
         self.error: BaseException | None = None
         self.settled = False
-        self.wake: Any = None
+        self.wake: Nudge | None = None
 
 
 class Writer:
@@ -59,9 +60,8 @@ class Writer:
         self._failure: str | None = None
         self._committing = False
         self._closed = False
-        self._guests: deque[threading.Lock] = deque()
-        self._signal = threading.Lock()
-        self._signal.acquire()
+        self._guests: deque[Nudge] = deque()
+        self._signal = Nudge()
         self._thread: threading.Thread | None = None
         self._thread_lock = threading.Lock()
 
@@ -82,18 +82,17 @@ class Writer:
         self._queue.append(Work(operation, argument, done))
         if self._thread is None:
             self._start_thread()
-        _release(self._signal)
+        self._signal.give()
 
     def _wait(self, work: Work) -> None:
         """Sleep until the work is settled. To be woken unsettled means that nobody leads: then lead."""
-        work.wake = threading.Lock()
-        work.wake.acquire()
+        work.wake = Nudge()
         try:
             while not work.settled:
                 if self._lock.acquire(False):
                     self._lead_and_unlock(work)
                 else:
-                    work.wake.acquire(timeout=_PATIENCE)  # Ctrl-C in a leader may have cost us the call
+                    work.wake.wait(_PATIENCE)  # Ctrl-C in a leader may have cost us the call
         except BaseException:
             # Ctrl-C in the sleeper: its turn to lead must not be lost with it, and what a leader has is settled before anybody asks.
             if not self._forget(work):
@@ -107,7 +106,7 @@ class Writer:
             if self._lock.acquire(False):
                 self._lock.release()
                 return
-            work.wake.acquire(timeout=_PATIENCE)
+            work.wake.wait(_PATIENCE)
 
     def _forget(self, work: Work) -> bool:
         try:
@@ -152,7 +151,7 @@ class Writer:
         """Hand the lock to the guest that waits for it, or let it go and see that somebody leads what has come meanwhile."""
         while True:
             if self._guests and (guest := self._next_guest()) is not None:
-                guest.release()
+                guest.give()
                 return
             self._lock.release()
             if not self._guests or not self._lock.acquire(False):
@@ -160,7 +159,7 @@ class Writer:
         if self._queue:
             self._nudge()
 
-    def _next_guest(self) -> threading.Lock | None:
+    def _next_guest(self) -> Nudge | None:
         try:
             return self._guests.popleft()
         except IndexError:
@@ -172,9 +171,9 @@ class Writer:
         except IndexError:
             return  # another leader was faster
         if first.done is not None:
-            _release(self._signal)
+            self._signal.give()
         elif first.wake is not None:
-            _release(first.wake)
+            first.wake.give()
 
     def _write(self, batch: list[Work], late: deque[Work] | None = None) -> None:
         """One transaction for the batch; if it breaks before COMMIT, one for each, so that only the culprit fails."""
@@ -260,24 +259,23 @@ class Writer:
 
     def _take(self) -> None:
         """Take the lock in turn. Its holder hands it over: a loop of commits would have it again before a sleeper wakes up."""
-        mine = threading.Lock()
-        mine.acquire()
+        mine = Nudge()
         self._guests.append(mine)
         try:
             if self._lock.acquire(False):
                 self._guests.remove(mine)
             else:
-                mine.acquire()
+                mine.wait()
         except BaseException:
             self._turn_away(mine)
             raise
 
-    def _turn_away(self, guest: threading.Lock) -> None:
+    def _turn_away(self, guest: Nudge) -> None:
         """Ctrl-C in a guest. If the lock is being handed to it, it takes it and lets it go."""
         try:
             self._guests.remove(guest)
         except ValueError:
-            guest.acquire()
+            guest.wait()
             self._unlock()
 
     @contextmanager
@@ -317,7 +315,7 @@ class Writer:
 
     def _serve(self) -> None:
         while not self._closed:
-            self._signal.acquire()
+            self._signal.wait()
             while self._queue:
                 self._lock.acquire()
                 try:
@@ -342,7 +340,7 @@ class Writer:
             self._unlock()
             for work in finished:
                 _tell(work)
-            _release(self._signal)
+            self._signal.give()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
 
@@ -350,18 +348,9 @@ class Writer:
 def _tell(work: Work) -> None:
     """Wake the sleeper, or call back. An error of a callback is reported, but belongs to no caller of ours."""
     if work.wake is not None:
-        _release(work.wake)
+        work.wake.give()
     if work.done is not None:
         try:
             work.done(work.error)
         except Exception:  # noqa: BLE001 - reported, see above
             sys.excepthook(*sys.exc_info())
-
-
-def _release(lock: Any) -> None:
-    """Release a lock that is used as a signal; one that is already given needs no second one."""
-    try:
-        if lock.locked():
-            lock.release()
-    except RuntimeError:
-        return  # another thread gave the signal in between

@@ -15,6 +15,7 @@ from everstep.backends.queues import Claim, Claimed
 from everstep.clock import clock
 from everstep.errors import EverstepError
 from everstep.ids import new_id
+from everstep.nudge import Nudge
 from everstep.records import RunRow, Worker
 
 T = TypeVar("T")
@@ -34,7 +35,7 @@ class Keeper:
         self._taken: dict[str, int] = {}  # the newest runs that were taken here, and their epochs
         self._taking = 0  # leases that are being taken
         self._owed: dict[str, RunRow] = {}  # leases that could not be given back yet
-        self._stop = threading.Event()
+        self._end = Nudge()
         self._thread: threading.Thread | None = None
         self.worker = Worker(f"w-{new_id()}", os.uname().nodename, os.getpid(), clock.boot_id(), clock.now_us(), 0, 0)
 
@@ -130,7 +131,7 @@ class Keeper:
             self._held -= 1
 
     def close(self) -> None:
-        self._stop.set()
+        self._end.give()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
 
@@ -139,7 +140,7 @@ class Keeper:
         self.worker.expires_at = clock.now_us() + self._ttl_us
 
     def _renew(self) -> None:
-        while not self._stop.wait(self._ttl_us / 3_000_000):
+        while not self._end.wait(self._ttl_us / 3_000_000):
             with self._lock:
                 if not self._held and not self._owed:
                     continue

@@ -1,0 +1,36 @@
+"""What one thread sleeps on until another one wakes it."""
+
+import threading
+
+import pytest
+
+from everstep.nudge import Nudge
+
+
+def test_a_sleeper_is_woken() -> None:
+    nudge = Nudge()
+    woken: list[bool] = []
+    sleeper = threading.Thread(target=lambda: woken.append(nudge.wait()), daemon=True)
+    sleeper.start()
+    assert woken == []
+    nudge.give()
+    sleeper.join(20)
+    assert woken == [True]
+
+
+@pytest.mark.parametrize("times", [1, 2, 5])
+def test_given_before_it_is_not_lost_and_counts_once(times: int) -> None:
+    nudge = Nudge()
+    for _ in range(times):
+        nudge.give()
+    assert [nudge.wait(0.01), nudge.wait(0.01)] == [True, False]
+
+
+def test_many_may_give_at_once() -> None:
+    nudge = Nudge()
+    givers = [threading.Thread(target=lambda: [nudge.give() for _ in range(1000)]) for _ in range(4)]
+    for giver in givers:
+        giver.start()
+    for giver in givers:
+        giver.join()
+    assert [nudge.wait(0), nudge.wait(0)] == [True, False]
