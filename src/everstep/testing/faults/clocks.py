@@ -23,6 +23,7 @@ from everstep.api import Store
 from everstep.errors import LeaseHeld
 from everstep.testing.clock import FakeClock
 from everstep.testing.faults.count import Count, Progress
+from everstep.testing.faults.shim import build, why_not
 
 DAY = 86_400
 STEPS = (-DAY, DAY, -30 * DAY, 400 * DAY, -1, 1, -3600)
@@ -214,7 +215,7 @@ def _processes(path: Path, count: Count, times: int, seed: int) -> bool:
     rng = random.Random(seed)  # noqa: S311
     for turn in range(1, times + 1):
         offset = rng.choice(STEPS)
-        found = shifted(path.parent, offset)
+        found = shifted(offset)
         if found is None:
             return False
         prefix, environment = found
@@ -227,18 +228,13 @@ def _processes(path: Path, count: Count, times: int, seed: int) -> bool:
     return True
 
 
-def shifted(folder: Path, offset: int) -> tuple[list[str], dict[str, str]] | None:
+def shifted(offset: int) -> tuple[list[str], dict[str, str]] | None:
     """How to start a process with another wall clock: what stands before its command, and its environment."""
     if faketime := shutil.which("faketime"):
         return [faketime, "-f", f"{offset:+}s"], {"DONT_FAKE_MONOTONIC": "1"}
-    library = folder / "wall.so"
-    if not library.exists():
-        compiler = shutil.which("cc") or shutil.which("gcc")
-        if compiler is None or sys.platform != "linux":
-            return None
-        source = Path(__file__).with_name("wall.c")
-        subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", str(library), str(source), "-ldl"], check=True)  # noqa: S603
-    return [], {"LD_PRELOAD": str(library), "WALL_OFFSET": str(offset)}
+    if why_not() is not None:
+        return None
+    return [], {"LD_PRELOAD": str(build(Path(__file__).with_name("wall.c"))), "WALL_OFFSET": str(offset)}
 
 
 def main(path: str, turn: str) -> None:

@@ -4,7 +4,8 @@ The cap (RLIMIT_AS) is put at many heights, so that the allocation that fails is
 acknowledged is there afterwards, unchanged, and the same process goes on when there is memory again, or says that the store is closed. The
 C encoder ends the process when it finds no memory for its output; such ends are counted, and are judged like any kill. The interpreter
 itself stands still where it finds no memory for an integer while it looks for who handles an error (CPython tries again until there is
-some): who says nothing for a while is given memory from outside, and must go on then. The canary is a program that says "saved" before it saves. `allocations` lets single allocations fail, too. Relies on `actor` for processes.
+some): who says nothing for a while is given memory from outside, and must go on then. The canary is a program that says "saved" before it
+saves. `allocations` lets single allocations fail, too. Relies on `actor` for processes.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ QUIET = 10.0  # seconds
 
 
 def run(folder: Path, *, deep: bool, seed: int = 0, progress: Progress = None) -> Count:
-    """8 caps for one who writes and 8 for one who reads, 4 allocations of each act; deep: 300 each."""
+    """8 caps for one who writes and 8 for one who reads, 3 allocations of each act; deep: 300 each."""
     count = Count("memory runs out")
     ended = 0
     with count.timed():
@@ -41,9 +42,9 @@ def run(folder: Path, *, deep: bool, seed: int = 0, progress: Progress = None) -
                 if progress is not None:
                     progress(count)
         if allocations.available():
-            allocations.sweep(folder, 300 if deep else 4, seed, known, count, progress)
+            allocations.sweep(folder, 300 if deep else 3, seed, known, count, progress)
         else:
-            count.harness += " (single allocations not tried: this interpreter has no _testcapi)"
+            count.harness += " (single allocations not tried: there is no C compiler)"
         count.tell_canary("said to be saved before it was", canary(folder))
     count.harness += f" ({ended} caps ended the process in the encoder)"
     return count

@@ -64,10 +64,6 @@ class Shim:
         self._library.everstep_arm.argtypes = [ctypes.c_char_p, ctypes.c_long, *[ctypes.c_int] * 6]
         self._library.everstep_calls.restype = self._library.everstep_fired.restype = ctypes.c_long
 
-    @staticmethod
-    def is_loaded() -> bool:
-        return hasattr(ctypes.CDLL(None), "everstep_arm")
-
     def arm(self, folder: Path, fault: Fault, trace: int = -1) -> None:
         """Count calls below a folder from now on, and have the fault happen."""
         action = ("count", "kill", "fail").index(fault.action)
@@ -106,15 +102,15 @@ def why_not() -> str | None:
 
 
 @cache
-def build() -> Path:
+def build(source: Path = SOURCE) -> Path:
     """The shared library, built once in a process."""
     if (reason := why_not()) is not None:
         raise NoCompiler(reason)
     folder = tempfile.TemporaryDirectory(prefix="everstep-shim-")
     _folders.append(folder)
-    target = Path(folder.name) / "shim.so"
+    target = Path(folder.name) / f"{source.stem}.so"
     compiler = shutil.which("cc") or shutil.which("gcc") or "cc"
-    command = [compiler, "-O2", "-shared", "-fPIC", "-o", str(target), str(SOURCE), "-ldl"]
+    command = [compiler, "-O2", "-shared", "-fPIC", "-o", str(target), str(source), "-ldl"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 -- our own source
     if done.returncode:
         raise NoCompiler(f"({' '.join(command)}: {done.stderr.strip()[-500:]})")
@@ -127,7 +123,7 @@ def under_shim(module: str, arguments: dict[str, Any], progress: Callable[[Any],
 
 
 def apart(module: str, arguments: dict[str, Any], progress: Callable[[Any], None] | None = None, **variables: str) -> Any:
-    """The same without the shim: a process that has no threads, and can be forked."""
+    """The same without the shim, or with another library: a process that has no threads, and can be forked."""
     paths = [str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH", "")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), **variables}
     command = [sys.executable, "-m", "everstep.testing.faults.shim", module, json.dumps(arguments)]
@@ -148,8 +144,9 @@ def apart(module: str, arguments: dict[str, Any], progress: Callable[[Any], None
 def _serve(module: str, arguments: str) -> None:
     from importlib import import_module
 
-    if "LD_PRELOAD" in os.environ and not Shim.is_loaded():
-        raise SystemExit("the shim is not preloaded")
+    preload = os.environ.get("LD_PRELOAD", "")
+    if preload not in Path("/proc/self/maps").read_text():
+        raise SystemExit(f"{preload} is not preloaded")
     output = os.dup(1)
     os.dup2(2, 1)  # what anybody prints is no answer
 
