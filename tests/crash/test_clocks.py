@@ -17,7 +17,7 @@ def test_order_does_not_depend_on_a_clock(memory_folder: Path) -> None:
 
 
 @pytest.mark.parametrize("offset", [-clocks.DAY, clocks.DAY])
-def test_a_shifted_process_has_another_wall_clock_and_the_same_boot_clock(memory_folder: Path, offset: int) -> None:
+def test_a_shifted_process_has_another_wall_clock_and_the_same_boot_clock(offset: int) -> None:
     found = clocks.shifted(offset)
     if found is None:
         shim_or_skip()
