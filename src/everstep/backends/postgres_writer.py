@@ -28,6 +28,7 @@ from everstep.backends.postgres_errors import said, translated
 from everstep.backends.postgres_quick import Quick, usable
 from everstep.backends.postgres_rows import Values
 from everstep.errors import EverstepError, InvalidArgument, StoreBusy, StoreClosed, StoreUnreachable
+from everstep.nudge import Nudge
 
 Operation = Callable[[Connection, bool], Any]
 """Something to do on a connection; told whether it may have been done before."""
@@ -52,7 +53,7 @@ class Work:
         self.error: BaseException | None = None
         self.settled = False
         self.again = False
-        self.wake = threading.Event()
+        self.wake = Nudge()
 
 
 class Writer:
@@ -68,7 +69,7 @@ class Writer:
         self._prepares = True
         self._queue: deque[Work] = deque()
         self._lock = threading.Lock()
-        self._signal = threading.Event()
+        self._signal = Nudge()
         self._thread: threading.Thread | None = None
         self._thread_lock = threading.Lock()
         self._closed = False
@@ -86,15 +87,12 @@ class Writer:
         self._queue.append(Work(commit, None, done))
         if self._thread is None:
             self._start_thread()
-        self._signal.set()
+        self._signal.give()
 
     def _do(self, work: Work) -> Any:
         self._queue.append(work)
         try:
-            while True:
-                work.wake.clear()  # before the look at what is settled: whoever settles it afterwards sets it again
-                if work.settled:
-                    break
+            while not work.settled:
                 if self._lock.acquire(False):
                     self._lead()
                 else:
@@ -116,9 +114,7 @@ class Writer:
 
     def _see_settled(self, work: Work) -> None:
         while not work.settled and not self._lock.acquire(False):
-            work.wake.clear()
-            if not work.settled:
-                work.wake.wait(_PATIENCE)
+            work.wake.wait(_PATIENCE)
         if not work.settled:
             self._lock.release()
 
@@ -153,8 +149,8 @@ class Writer:
         except IndexError:
             return
         if first.done is not None:
-            self._signal.set()
-        first.wake.set()
+            self._signal.give()
+        first.wake.give()
 
     def _serve(self, group: list[Work]) -> None:
         """Do one operation or some commits, again until it is known what became of them or the server stayed away too long."""
@@ -292,7 +288,6 @@ class Writer:
     def _watch(self) -> None:
         while not self._closed:
             self._signal.wait()
-            self._signal.clear()
             while self._queue:
                 self._lock.acquire()
                 try:
@@ -313,7 +308,7 @@ class Writer:
                 self._drop()
                 for work in batch:
                     _tell(work)
-                self._signal.set()
+                self._signal.give()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
 
@@ -355,7 +350,7 @@ def _settle_chains(group: list[Work]) -> None:
 
 def _tell(work: Work) -> None:
     """Wake the sleeper, or call back. An error of a callback is reported, but belongs to no caller of ours."""
-    work.wake.set()
+    work.wake.give()
     if work.done is not None:
         try:
             work.done(work.error)

@@ -19,6 +19,7 @@ from everstep.backends.sqlite_rows import fact_from, worker_from
 from everstep.backends.sqlite_transaction import Transaction
 from everstep.clock import clock
 from everstep.errors import Damaged, LeaseHeld
+from everstep.nudge import Nudge
 from everstep.records import Worker
 
 _MINUTE = 60_000_000
@@ -176,14 +177,14 @@ class Bell:
     def __init__(self, connection: apsw.Connection, ring: Callable[[], None]) -> None:
         self._connection = connection
         self._ring = ring
-        self._stop = threading.Event()
+        self._end = Nudge()
         self._thread = threading.Thread(target=self._watch, name="everstep-bell", daemon=True)
         self._thread.start()
 
     def _watch(self) -> None:
         last = None
         cursor = self._connection.cursor()
-        while not self._stop.wait(_LOOK_SECONDS):
+        while not self._end.wait(_LOOK_SECONDS):
             with suppress(apsw.Error):  # whoever uses the store next meets the same trouble and reports it; workers look by themselves, too
                 version = cursor.execute("PRAGMA data_version").fetchone()
                 if version != last:
@@ -191,7 +192,7 @@ class Bell:
                     self._ring()
 
     def stop(self) -> None:
-        self._stop.set()
+        self._end.give()
         if self._thread is not threading.current_thread():
             self._thread.join()
         self._connection.close()

@@ -104,7 +104,7 @@ class Writer:
         """Wait for a leader that has the work in hand; it needs no longer than one transaction."""
         while not work.settled and work.wake is not None:
             if self._lock.acquire(False):
-                self._lock.release()
+                self._unlock()
                 return
             work.wake.wait(_PATIENCE)
 

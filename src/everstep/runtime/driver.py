@@ -16,6 +16,7 @@ from everstep.clock import clock
 from everstep.codec.frame import unwrap
 from everstep.codec.values import decode, encode
 from everstep.errors import Interrupted, StepTimeout, StoreClosed, Suspended, Waiting
+from everstep.nudge import Nudge
 from everstep.records import Kind, Letter, Record, RunRow
 from everstep.runtime import gates, playback, signals
 from everstep.runtime.context import Frame, frame
@@ -455,12 +456,12 @@ class _Waiter:
     """Waits for a commit that another thread leads."""
 
     def __init__(self) -> None:
-        self._done = threading.Event()
+        self._done = Nudge()
         self._error: BaseException | None = None
 
     def done(self, error: BaseException | None) -> None:
         self._error = error
-        self._done.set()
+        self._done.give()
 
     def wait(self) -> None:
         while not self._done.wait(0.5):  # a signal that comes just before a wait is heard after it

@@ -55,7 +55,7 @@ class Ticker:
         run = self._run
         try:
             copy = decode(encode(run._open()[1].state))
-        except (RuntimeError, EverstepError) as error:
+        except (RuntimeError, MemoryError, EverstepError) as error:
             self.failure = error  # best effort: the step's end makes the next checkpoint, and reports what is wrong with the state
             self._stop.wait(min(0.05, self._seconds))
             return
@@ -65,7 +65,7 @@ class Ticker:
         with run._lock:
             try:
                 commit = self._commit(copy)
-            except EverstepError as error:
+            except (MemoryError, EverstepError) as error:
                 self.failure = error  # best effort: the next commit of the run meets the same trouble and reports it
                 run._saved_at = time.monotonic()
                 return
