@@ -229,6 +229,35 @@ def test_an_error_is_json_on_stderr_if_json_was_asked_for(shop: Shop) -> None:
         assert told["data"].keys() == {"code", "message", "remedy"}
 
 
+@pytest.mark.parametrize(
+    ("args", "message", "remedy"),
+    [
+        (("shw",), "No such command 'shw'. Did you mean show?", "everstep [OPTIONS] [COMMAND] [ARGS]...; `everstep --help` says more."),
+        (("show",), "Missing argument 'REF'.", "everstep show [OPTIONS] REF; `everstep show --help` says more."),
+        (
+            ("runs", "-n", "x"),
+            "Invalid value for '--limit' / '-n': 'x' is not",
+            "everstep runs [OPTIONS]; `everstep runs --help` says more.",
+        ),
+    ],
+)
+def test_a_command_that_is_called_wrongly_says_so_as_every_error_is_said(
+    args: tuple[str, ...], message: str, remedy: str, shop: Shop
+) -> None:
+    called = shop.pipe(*args)
+    assert (called.code, called.out) == (2, "")
+    error, hint = called.err.splitlines()
+    assert error.startswith(f"error: {message}")
+    assert error.endswith(" [usage]")
+    assert hint == f"hint: {remedy}"
+
+
+def test_a_group_without_a_command_shows_its_commands(shop: Shop) -> None:
+    called = shop.pipe("config")
+    assert (called.code, called.out) == (2, "")
+    assert called.err.startswith("Usage: everstep config [OPTIONS] COMMAND")
+
+
 def test_debug_shows_every_call_to_the_store_and_the_traceback_of_an_error(shop: Shop) -> None:
     called = shop.pipe("show", "loop", "--debug").ok()
     assert re.search(r"debug: +\d+\.\d\d ms  \w+\(", called.err)

@@ -6,7 +6,6 @@ import errno
 import re
 import sys
 import traceback
-from io import StringIO
 from shlex import quote
 
 import click
@@ -108,10 +107,17 @@ def _word(text: str, name: str) -> str:
 
 
 def _tell_usage(error: click.ClickException, as_json: bool) -> int:
-    if as_json:
-        _say(error.format_message(), "Run the command with --help.", "usage", as_json)
-        return error.exit_code
-    told = StringIO()
-    error.show(told)
-    sys.stderr.write(safe(told.getvalue(), lines=True))
+    if isinstance(error, click.exceptions.NoArgsIsHelpError) and not as_json:
+        sys.stderr.write(f"{error.format_message()}\n")  # the help of a group of commands that was called without one
+    else:
+        _say(error.format_message(), _usage(getattr(error, "ctx", None)), "usage", as_json)
     return error.exit_code
+
+
+def _usage(context: click.Context | None) -> str:
+    """What the command takes, in a line."""
+    if context is None:
+        return "Run the command with --help."
+    name = context.command_path.strip()
+    taken = " ".join([name, *context.command.collect_usage_pieces(context)]).strip()
+    return f"{taken}; `{f'{name} --help'.strip()}` says more."
