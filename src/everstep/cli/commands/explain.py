@@ -39,6 +39,8 @@ def command(app: App, code: str | None) -> None:
     named = {one.__name__.lower(): name for name, one in known.items()}
     code = named.get(code.lower()) or (f"E{code}" if code.isdecimal() else code.upper())
     one = known.get(code)
+    if code == "USAGE":
+        raise click.UsageError("usage marks a command that was typed wrong, as this answer is: COMMAND --help says what each takes.")
     if one is None:
         raise NotFound(f"there is no error {code!r:.40}", remedy="everstep explain lists all codes.")
     sentence, remedy = _sentence(one), str(one.remedy)  # type: ignore[attr-defined]
