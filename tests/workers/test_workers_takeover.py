@@ -302,3 +302,30 @@ def test_a_worker_that_is_stopped_when_it_has_ended_or_not_begun_stops_nothing_e
     assert waiting.status == "queued"
     store.worker().run(until_idle=True)
     assert waiting.status == "succeeded"
+
+
+def test_a_worker_does_not_take_what_it_is_driving(store: everstep.Store, working: Callable[..., Working]) -> None:
+    """It slept for longer than its lease, and another one has put its runs back into their queue; then it is the first to ask for them."""
+    go, begun = threading.Event(), []
+
+    def wait() -> bool:
+        begun.append("wait")
+        return go.wait(PATIENCE)
+
+    @everstep.workflow(name="slept")
+    def slept() -> bool:
+        return everstep.current().step("wait", wait)
+
+    @everstep.workflow(name="awake")
+    def awake() -> None:
+        everstep.current().step("work", lambda: begun.append("work"))
+
+    run = store.enqueue("slept")
+    one = working(store, concurrency=3)
+    until(lambda: begun)
+    assert store.backend.free([store.keeper.worker.id]) == 1
+    store.enqueue("awake", priority=-1).wait(60)  # which it takes behind the other one
+    assert begun == ["wait", "work"]
+    go.set()
+    assert run.wait(60).unwrap() is True
+    assert len(one.seen("taken", run=run.id)) == 1

@@ -166,7 +166,8 @@ class Worker:
         if self.stopping:
             return False
         free = 0 if self._suspects.one_is_alone(self._store.backend, self.jobs) else self.concurrency - len(self.jobs)
-        taken = self._store.keeper.claim(self.queues, flows.known(), free, list(self._left)) if free else []
+        not_these = [*self._left, *list(self.jobs)]  # also what is driven here: others take it for abandoned if this process was asleep
+        taken = self._store.keeper.claim(self.queues, flows.known(), free, not_these) if free else []
         for claimed in self._suspects.choose(taken, bool(self.jobs), self._decline):
             self._begin(pool, claimed)
         self._carry_out_orders()  # after that: what is wrong with an order or a schedule keeps nobody from working
