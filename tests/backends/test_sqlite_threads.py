@@ -219,3 +219,23 @@ def test_a_store_is_closed_although_a_part_of_it_is_not(tmp_path: Path, monkeypa
     with pytest.raises(MemoryError):
         backend.close()
     assert not (tmp_path / "s.db-wal").exists()
+
+
+def test_where_no_thread_is_to_be_had_a_commit_was_not_made_and_the_next_one_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = SqliteBackend(tmp_path / "s.db")
+    row = new_run("r")
+    backend.commit(Commit(row, None))
+    commit, settled = next_commit(row, b"x"), list[BaseException | None]()
+
+    def no_thread(_self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", no_thread)
+        with pytest.raises(RuntimeError, match="new thread"):
+            backend.submit(commit, settled.append)
+    assert settled == []
+    backend.submit(commit, settled.append)
+    assert until(lambda: bool(settled))
+    assert settled == [None]
+    backend.close()

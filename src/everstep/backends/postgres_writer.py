@@ -11,7 +11,6 @@ away, in an error that says `written="unknown"`.
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from collections import deque
@@ -21,6 +20,7 @@ from typing import Any
 import psycopg
 from psycopg.errors import DeadlockDetected, DuplicatePreparedStatement, InvalidSqlStatementName, SerializationFailure
 
+from everstep.backends import leading
 from everstep.backends.base import Commit, Done
 from everstep.backends.postgres_commit import ADVANCE, NAMES, arguments, refusal
 from everstep.backends.postgres_connections import Address, Connection, execute, is_direct
@@ -28,32 +28,26 @@ from everstep.backends.postgres_errors import said, translated
 from everstep.backends.postgres_quick import Quick, usable
 from everstep.backends.postgres_rows import Values
 from everstep.errors import EverstepError, InvalidArgument, StoreBusy, StoreClosed, StoreUnreachable
-from everstep.nudge import Nudge
 
 Operation = Callable[[Connection, bool], Any]
 """Something to do on a connection; told whether it may have been done before."""
 
 _BATCH = 500
-_PATIENCE = 0.2  # seconds
 _PAUSE = 0.1
 _TRY_AGAIN = (DeadlockDetected, SerializationFailure)
 _UNPREPARED = (InvalidSqlStatementName, DuplicatePreparedStatement)
 
 
-class Work:
+class Work(leading.Work):
     """One commit or operation in the queue. `again`: it was sent before, and nobody knows what became of it."""
 
-    __slots__ = ("again", "commit", "done", "error", "operation", "result", "settled", "wake")
+    __slots__ = ("again", "commit", "operation")
 
     def __init__(self, commit: Commit | None, operation: Operation | None, done: Done | None) -> None:
+        super().__init__(done)
         self.commit = commit
         self.operation = operation
-        self.done = done
-        self.result: Any = None
-        self.error: BaseException | None = None
-        self.settled = False
         self.again = False
-        self.wake = Nudge()
 
 
 class Writer:
@@ -69,9 +63,7 @@ class Writer:
         self._prepares = True
         self._queue: deque[Work] = deque()
         self._lock = threading.Lock()
-        self._signal = Nudge()
-        self._thread: threading.Thread | None = None
-        self._thread_lock = threading.Lock()
+        self._leading = leading.Leading(self._lead_queued)
         self._closed = False
 
     def commit(self, commit: Commit) -> None:
@@ -84,10 +76,9 @@ class Writer:
 
     def submit(self, commit: Commit, done: Done) -> None:
         """Make a commit durable soon; `done` is called when it is settled."""
+        self._leading.start()
         self._queue.append(Work(commit, None, done))
-        if self._thread is None:
-            self._start_thread()
-        self._signal.give()
+        self._leading.nudge()
 
     def _do(self, work: Work) -> Any:
         self._queue.append(work)
@@ -96,7 +87,7 @@ class Writer:
                 if self._lock.acquire(False):
                     self._lead()
                 else:
-                    work.wake.wait(_PATIENCE)
+                    work.nap()
         except BaseException:
             self._leave(work)
             raise
@@ -114,9 +105,16 @@ class Writer:
 
     def _see_settled(self, work: Work) -> None:
         while not work.settled and not self._lock.acquire(False):
-            work.wake.wait(_PATIENCE)
+            work.nap()
         if not work.settled:
             self._lock.release()
+
+    def _lead_queued(self) -> bool:
+        if not self._queue:
+            return False
+        self._lock.acquire()
+        self._lead()
+        return True
 
     def _lead(self) -> None:
         batch: list[Work] = []
@@ -132,7 +130,7 @@ class Writer:
             self._lock.release()
             for work in batch:
                 if work.settled:
-                    _tell(work)
+                    work.tell()
             self._nudge()
 
     def _salvage(self, batch: list[Work]) -> None:
@@ -149,8 +147,9 @@ class Writer:
         except IndexError:
             return
         if first.done is not None:
-            self._signal.give()
-        first.wake.give()
+            self._leading.nudge()
+        elif first.wake is not None:
+            first.wake.give()
 
     def _serve(self, group: list[Work]) -> None:
         """Do one operation or some commits, again until it is known what became of them or the server stayed away too long."""
@@ -279,22 +278,6 @@ class Writer:
             work.error = failure
             work.settled = True
 
-    def _start_thread(self) -> None:
-        with self._thread_lock:
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._watch, name="everstep-writer", daemon=True)
-                self._thread.start()
-
-    def _watch(self) -> None:
-        while not self._closed:
-            self._signal.wait()
-            while self._queue:
-                self._lock.acquire()
-                try:
-                    self._lead()
-                except MemoryError:
-                    time.sleep(_PATIENCE)  # what it had is in the queue again
-
     def close(self, last: Operation) -> None:
         """Write what is queued, do one last thing if the server can be reached, then refuse everything."""
         with self._lock:
@@ -307,10 +290,8 @@ class Writer:
                 self._closed = True
                 self._drop()
                 for work in batch:
-                    _tell(work)
-                self._signal.give()
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join()
+                    work.tell()
+        self._leading.end()
 
     def _end(self, last: Operation) -> None:
         try:
@@ -346,13 +327,3 @@ def _settle_chains(group: list[Work]) -> None:
             work.error = None
             if commit.was is not None:
                 followed.add(commit.was.check)
-
-
-def _tell(work: Work) -> None:
-    """Wake the sleeper, or call back. An error of a callback is reported, but belongs to no caller of ours."""
-    work.wake.give()
-    if work.done is not None:
-        try:
-            work.done(work.error)
-        except Exception:  # noqa: BLE001 - reported, see above
-            sys.excepthook(*sys.exc_info())

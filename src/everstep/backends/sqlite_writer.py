@@ -11,9 +11,7 @@ writes again after the disk failed at COMMIT: what is on disk is unknown then.
 
 from __future__ import annotations
 
-import sys
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,6 +19,7 @@ from typing import Any
 
 import apsw
 
+from everstep.backends import leading
 from everstep.backends.base import Done
 from everstep.backends.sqlite_errors import is_full, write_error
 from everstep.backends.sqlite_transaction import Transaction
@@ -29,22 +28,17 @@ from everstep.nudge import Nudge
 
 Operation = Callable[[Transaction, Any], Any]
 _BATCH = 1000
-_PATIENCE = 0.2  # seconds
 
 
-class Work:
-    """One operation in the queue. `wake` exists only if somebody sleeps for it."""
+class Work(leading.Work):
+    """One operation in the queue."""
 
-    __slots__ = ("argument", "done", "error", "operation", "result", "settled", "wake")
+    __slots__ = ("argument", "operation")
 
     def __init__(self, operation: Operation, argument: Any, done: Done | None) -> None:
+        super().__init__(done)
         self.operation = operation
         self.argument = argument
-        self.done = done
-        self.result: Any = None
-        self.error: BaseException | None = None
-        self.settled = False
-        self.wake: Nudge | None = None
 
 
 class Writer:
@@ -61,9 +55,7 @@ class Writer:
         self._committing = False
         self._closed = False
         self._guests: deque[Nudge] = deque()
-        self._signal = Nudge()
-        self._thread: threading.Thread | None = None
-        self._thread_lock = threading.Lock()
+        self._leading = leading.Leading(self._lead_queued)
 
     def call(self, operation: Operation, argument: Any) -> Any:
         """Do one operation and return its result when it is durable."""
@@ -79,20 +71,18 @@ class Writer:
 
     def submit(self, operation: Operation, argument: Any, done: Done) -> None:
         """Do one operation soon; `done` is called when it is settled."""
+        self._leading.start()
         self._queue.append(Work(operation, argument, done))
-        if self._thread is None:
-            self._start_thread()
-        self._signal.give()
+        self._leading.nudge()
 
     def _wait(self, work: Work) -> None:
         """Sleep until the work is settled. To be woken unsettled means that nobody leads: then lead."""
-        work.wake = Nudge()
         try:
             while not work.settled:
                 if self._lock.acquire(False):
                     self._lead_and_unlock(work)
                 else:
-                    work.wake.wait(_PATIENCE)  # Ctrl-C in a leader may have cost us the call
+                    work.nap()  # not for long: Ctrl-C in a leader may have cost us the call
         except BaseException:
             # Ctrl-C in the sleeper: its turn to lead must not be lost with it, and what a leader has is settled before anybody asks.
             if not self._forget(work):
@@ -102,17 +92,24 @@ class Writer:
 
     def _see_settled(self, work: Work) -> None:
         """Wait for a leader that has the work in hand; it needs no longer than one transaction."""
-        while not work.settled and work.wake is not None:
+        while not work.settled:
             if self._lock.acquire(False):
                 self._unlock()
                 return
-            work.wake.wait(_PATIENCE)
+            work.nap()
 
     def _forget(self, work: Work) -> bool:
         try:
             self._queue.remove(work)
         except ValueError:
             return False  # a leader has it already
+        return True
+
+    def _lead_queued(self) -> bool:
+        if not self._queue:
+            return False
+        self._lock.acquire()
+        self._lead_and_unlock(None)
         return True
 
     def _lead_and_unlock(self, own: Work | None) -> None:
@@ -130,7 +127,7 @@ class Writer:
             self._unlock()
             for work in batch:
                 if work.wake is not None or work.done is not None:
-                    _tell(work)
+                    work.tell()
 
     def _salvage(self, batch: list[Work], own: Work | None) -> None:
         """Ctrl-C in the leader. What is not committed is taken back and left for the next leader; the rest is settled."""
@@ -171,7 +168,7 @@ class Writer:
         except IndexError:
             return  # another leader was faster
         if first.done is not None:
-            self._signal.give()
+            self._leading.nudge()
         elif first.wake is not None:
             first.wake.give()
 
@@ -302,26 +299,10 @@ class Writer:
         """In a forked child: nobody is here to wait for what was queued, and the connection must go."""
         self._closed = True
         self._queue.clear()
-        self._thread = None
+        self._leading.forget()
         if self._transaction is not None:
             self._transaction.connection.close(True)
             self._transaction = None
-
-    def _start_thread(self) -> None:
-        with self._thread_lock:
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._serve, name="everstep-writer", daemon=True)
-                self._thread.start()
-
-    def _serve(self) -> None:
-        while not self._closed:
-            self._signal.wait()
-            while self._queue:
-                self._lock.acquire()
-                try:
-                    self._lead_and_unlock(None)
-                except MemoryError:
-                    time.sleep(_PATIENCE)  # what it had is in the queue again
 
     def close(self) -> None:
         """Write what is queued, then refuse everything."""
@@ -339,18 +320,5 @@ class Writer:
                 self._transaction = None
             self._unlock()
             for work in finished:
-                _tell(work)
-            self._signal.give()
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join()
-
-
-def _tell(work: Work) -> None:
-    """Wake the sleeper, or call back. An error of a callback is reported, but belongs to no caller of ours."""
-    if work.wake is not None:
-        work.wake.give()
-    if work.done is not None:
-        try:
-            work.done(work.error)
-        except Exception:  # noqa: BLE001 - reported, see above
-            sys.excepthook(*sys.exc_info())
+                work.tell()
+            self._leading.end()
