@@ -56,6 +56,8 @@ def served(asked: dict[str, Any], tell: Callable[[Any], None]) -> dict[str, Any]
     folder, known = Path(asked["folder"]), asked["known"]
     for act in ACTS:
         most = _one(folder, act, NEVER, 1, False, known, Count("probe"))
+        if not most:
+            count.note(f"the allocations of {act} could not be counted")
         for first in sorted(rng.sample(range(most), min(most, asked["times"]))):
             _one(folder, act, first, rng.choice(AT_ONCE), rng.random() < 0.3, known, count)
             tell({"tried": count.tried})
