@@ -10,13 +10,14 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from threading import Condition, get_ident
+from threading import get_ident
 from typing import Any, Literal, cast
 
 from everstep.backends.base import Commit
 from everstep.codec.frame import unwrap
 from everstep.errors import Conflict, EverstepError, InvalidArgument, LostLease, RunBusy, RunClosed
 from everstep.records import Kind, Letter, Record, RunRow
+from everstep.runtime.underway import Underway
 from everstep.snapshot.saver import Saver
 from everstep.store.journal import Recorded, error_body
 from everstep.store.model import with_header
@@ -41,8 +42,7 @@ class Recorder:
         self._saver: Saver | None = None
         self._failure: EverstepError | None = None
         self._behind: deque[Commit] = deque()
-        self._settled = Condition()
-        self._pending = 0
+        self._underway = Underway()
         self._user: int | None = None  # the thread that is building a checkpoint
         self._lock = threading.RLock()  # commits of one run are built and handed over in one order
         self._forget()
@@ -163,16 +163,14 @@ class Recorder:
 
     def _full(self) -> bool:
         """Whether the next save will have to wait for earlier ones."""
-        return self._pending >= MOST_BEHIND or len(self._behind) + 1 >= MOST_KEPT
+        return self._underway.count >= MOST_BEHIND or len(self._behind) + 1 >= MOST_KEPT
 
     def _make_room(self) -> None:
         """Wait until another save can be deferred."""
         if self._durability == "exit":
             with self._lock:
                 self.flush()
-        with self._settled:
-            while self._pending >= MOST_BEHIND:
-                self._settled.wait(0.5)  # a signal that comes just before a wait is heard after it
+        self._underway.wait(MOST_BEHIND - 1)
 
     def _defer(self, commit: Commit) -> None:
         """Take a commit that need not be durable yet."""
@@ -181,10 +179,8 @@ class Recorder:
                 self.flush()  # before this one is taken: if the disk is full, this one was not made, and the others still wait
             self._behind.append(commit)
             return
-        with self._settled:
-            while self._pending >= MOST_BEHIND:
-                self._settled.wait(0.5)  # a signal that comes just before a wait is heard after it
-            self._pending += 1
+        self._underway.wait(MOST_BEHIND - 1)
+        self._underway.sent()
         try:
             self._store.backend.submit(commit, lambda error: self._settle(commit, error))
         except BaseException as error:
@@ -192,13 +188,13 @@ class Recorder:
             raise
 
     def _settle(self, commit: Commit, error: BaseException | None) -> None:
-        with self._settled:
-            self._pending -= 1
+        try:
             if error is None:
                 self._heard = commit.waiting
-            if error is not None and self._failure is None:
+            elif self._failure is None:
                 self._failure = error if isinstance(error, EverstepError) else EverstepError(str(error), written="unknown")
-            self._settled.notify_all()
+        finally:
+            self._underway.settled()
 
     def flush(self) -> None:
         """Return when all that was recorded up to now is durable; raise if something could not be made so."""
@@ -216,9 +212,7 @@ class Recorder:
                     raise
             self._behind.clear()
             self._heard = joined.waiting
-        with self._settled:
-            while self._pending:
-                self._settled.wait(0.5)  # a signal that comes just before a wait is heard after it
+        self._underway.wait(0)
         if self._failure is not None:
             raise self._failure
 

@@ -23,7 +23,7 @@ from everstep.testing.faults.count import Count, Progress
 from everstep.testing.faults.shim import apart, build, why_not
 from everstep.testing.faults.suffering import Acts, Told, settle
 
-ACTS = ("save", "later save", "step", "load", "verify", "fork", "open", "leave", "close")
+ACTS = ("save", "later save", "deferred saves", "step", "load", "verify", "fork", "open", "leave", "close")
 AT_ONCE = (1, 1, 3, 30, 300)
 LATER = 9  # saves: the WAL is cared for by a thread then
 NEVER = 1 << 40
@@ -93,6 +93,7 @@ def suffer(pipe: Connection, path: Path, act: str, first: int, times: int, every
     todo: dict[str, Callable[[], None]] = {
         "save": lambda: acts.save(1),
         "later save": lambda: acts.save(1),
+        "deferred saves": lambda: acts.defer(1),
         "step": lambda: acts.step(2),
         "load": lambda: acts.load(1),
         "verify": acts.verify,

@@ -89,6 +89,20 @@ class Acts:
             self._pipe.send({"what": "save", "ref": f"r@{self._handle.number + 1}", "turns": turns})
         self._try("save", act)
 
+    def defer(self, turn: int) -> None:
+        """Save without waiting, then wait."""
+
+        def act() -> Told:
+            with self._store.run("deferred", state=state_of([]), durability="async") as run:
+                for n in range(3):
+                    run.state["parts"].append(_part(turn + n))
+                    made = run.checkpoint()
+                run.flush()
+                turns = turns_of(run.state)
+            return {"ref": made.ref, "turns": turns}
+
+        self._try("defer", act)
+
     def step(self, turn: int) -> None:
         self._try("step", lambda: {"length": len(self._handle.step("big", lambda: "x" * PARTS[(turn + 1) % len(PARTS)]))})
 
