@@ -142,13 +142,13 @@ def pids(folder: Path) -> list[int]:
 
 
 def test_a_timeout_ends_all_that_the_command_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    join = shell._Command.join
+    wait_for = shell.wait_for
 
-    def join_when_all_are_there(running: Any, timeout: float | None = None) -> None:
+    def wait_when_all_are_there(over: threading.Event, timeout: float | None = None) -> bool:
         until(lambda: len(pids(tmp_path)) == 3)
-        join(running, timeout)
+        return wait_for(over, timeout)
 
-    monkeypatch.setattr(shell._Command, "join", join_when_all_are_there)
+    monkeypatch.setattr(shell, "wait_for", wait_when_all_are_there)
     with pytest.raises(StepTimeout, match=r"step cmd took longer than 0.01 s"):
         run(FAMILY, cwd=str(tmp_path), timeout=0.01)
     until(lambda: not any(map(alive, pids(tmp_path))))
@@ -174,10 +174,32 @@ except KeyboardInterrupt:
 """
 
 
-def test_leaving_early_ends_the_command(tmp_path: Path) -> None:
-    child = subprocess.Popen([sys.executable, "-c", PROGRAM, FAMILY, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+SLOW = """
+import time
+from everstep.runtime.yaml import shell
+class Slow(shell.subprocess.Popen):
+    def __init__(self, *args, **options):
+        super().__init__(*args, **options)
+        time.sleep(1)
+shell.subprocess.Popen = Slow
+"""
+
+
+@pytest.mark.parametrize("before", ["", SLOW], ids=["it runs", "it runs, and nobody knows its id yet"])
+def test_leaving_early_ends_the_command(tmp_path: Path, before: str) -> None:
+    child = subprocess.Popen([sys.executable, "-c", before + PROGRAM, FAMILY, str(tmp_path)], stdout=subprocess.PIPE, text=True)
     until(lambda: len(pids(tmp_path)) == 3)
     child.send_signal(signal.SIGINT)
     out, _ = child.communicate(timeout=60)
     assert out == "left\n"
     until(lambda: not any(map(alive, pids(tmp_path))))
+
+
+def test_where_no_thread_is_to_be_had_the_command_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_thread(_self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", no_thread)
+    with pytest.raises(RuntimeError, match="new thread"):
+        run("touch ran", cwd=str(tmp_path))
+    assert not (tmp_path / "ran").exists()

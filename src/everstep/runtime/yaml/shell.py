@@ -64,6 +64,8 @@ class _Command(Thread):
         super().__init__(name="everstep-shell", daemon=True)
         self._given = (command, cwd, environment)
         self._begun = Event()
+        self.over = Event()
+        self.called_off = False  # a thread that has not begun yet has nothing to begin
         self._pid: int | None = None
         self.out, self.err = _Tail(), _Tail()
         self.code = 0
@@ -71,6 +73,8 @@ class _Command(Thread):
 
     def run(self) -> None:
         try:
+            if self.called_off:
+                return
             process = self._start_process()
             self._begun.set()
             self._listen(process)
@@ -80,6 +84,7 @@ class _Command(Thread):
             self.error = error
         finally:
             self._begun.set()
+            self.over.set()
 
     def _start_process(self) -> subprocess.Popen[bytes]:
         command, cwd, environment = self._given
@@ -116,7 +121,7 @@ class _Command(Thread):
         for kill in (signal.SIGTERM, signal.SIGKILL):
             if self._pid is not None:
                 _kill(self._pid, kill)
-            self.join(GRACE_SECONDS)
+            self.over.wait(GRACE_SECONDS)
 
 
 def run_command(
@@ -132,25 +137,29 @@ def run_command(
     running = _Command(command, cwd, environment)
     try:
         running.start()
-        wait_for(running, timeout)
-        if running.is_alive():
+        if not wait_for(running.over, timeout):
             raise StepTimeout(f"step {name} took longer than {timeout:g} s; its command and all that it had started were ended")
     finally:
-        if running.is_alive():
+        running.called_off = True
+        if running.ident is not None and not running.over.is_set():
             running.end()
     if running.error is not None:
         raise StepFailed(name, type(running.error).__name__, f"the command could not be run: {running.error}") from running.error
     return _result(name, running, ok)
 
 
-def wait_for(thread: Thread, timeout: float | None = None) -> None:
-    """Wait for a thread, and look up now and then: a signal that comes just before the main thread blocks is heard only when it wakes."""
+def wait_for(over: Event, timeout: float | None = None) -> bool:
+    """Wait for the end of a thread, and look up now and then: a signal that comes just before the main thread blocks is heard only when it wakes.
+
+    Not by `join`: where a signal raises inside it, Python 3.11 and 3.12 take the thread for one that has ended.
+    """
     end = None if timeout is None else time.monotonic() + timeout
-    while thread.is_alive():
+    while not over.is_set():
         left = BLINK_SECONDS if end is None else min(BLINK_SECONDS, end - time.monotonic())
         if left <= 0:
-            return
-        thread.join(left)
+            return False
+        over.wait(left)
+    return True
 
 
 def _result(name: str, ended: _Command, ok: Collection[int]) -> dict[str, Any]:

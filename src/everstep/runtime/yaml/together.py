@@ -38,24 +38,21 @@ def together(tasks: Sequence[Task], concurrency: int) -> list[Any]:
     if concurrency == 1 or len(tasks) == 1:
         line.work()  # in the thread that drives the run, where checkpoints can be made
     else:
-        threads = [
-            threading.Thread(target=copy_context().run, args=(line.work,), name="everstep-yaml", daemon=True)
-            for _ in range(min(concurrency, len(tasks)))
-        ]
-        for thread in threads:
-            thread.start()
-        _wait(threads, line)
+        ends = [threading.Event() for _ in range(min(concurrency, len(tasks)))]
+        for over in ends:
+            threading.Thread(target=copy_context().run, args=(line.work_until, over), name="everstep-yaml", daemon=True).start()
+        _wait(ends, line)
     _raise(tasks)
     return [task.result for task in tasks]
 
 
-def _wait(threads: Sequence[threading.Thread], line: _Line) -> None:
+def _wait(ends: Sequence[threading.Event], line: _Line) -> None:
     """Until all have ended. A first signal lets those that work finish what they do; a second one leaves them to themselves."""
     held: Suspended | None = None
-    for thread in threads:
-        while thread.is_alive():
+    for over in ends:
+        while not over.is_set():
             try:
-                wait_for(thread)
+                wait_for(over)
             except Suspended as signal:
                 line.stopped, held = True, signal
             except BaseException:
@@ -72,6 +69,13 @@ class _Line:
         self._left = list(reversed(tasks))
         self._lock = threading.Lock()
         self.stopped = False
+
+    def work_until(self, over: threading.Event) -> None:
+        """Work in a thread, and say when there is nothing left to do."""
+        try:
+            self.work()
+        finally:
+            over.set()
 
     def work(self) -> None:
         while (task := self._next()) is not None:
