@@ -2,6 +2,7 @@
 
 import threading
 import time
+from _thread import start_new_thread
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -171,8 +172,8 @@ def test_a_commit_counts_although_no_memory_is_left_to_care_for_the_wal(tmp_path
     backend = SqliteBackend(tmp_path / "s.db")
     row = new_run("r")
     backend.commit(Commit(row, None))
-    failing = OneFailure(threading.Thread)
-    monkeypatch.setattr("everstep.backends.sqlite_wal.threading.Thread", failing)
+    failing = OneFailure(start_new_thread)
+    monkeypatch.setattr("everstep.service.start_new_thread", failing)
     for _ in range(GROW_AFTER + 1):
         commit = next_commit(row, b"x")
         backend.commit(commit)
@@ -227,11 +228,11 @@ def test_where_no_thread_is_to_be_had_a_commit_was_not_made_and_the_next_one_is(
     backend.commit(Commit(row, None))
     commit, settled = next_commit(row, b"x"), list[BaseException | None]()
 
-    def no_thread(_self: threading.Thread) -> None:
+    def no_thread(*_given: Any) -> None:
         raise RuntimeError("can't start new thread")
 
     with monkeypatch.context() as patch:
-        patch.setattr(threading.Thread, "start", no_thread)
+        patch.setattr("everstep.service.start_new_thread", no_thread)
         with pytest.raises(RuntimeError, match="new thread"):
             backend.submit(commit, settled.append)
     assert settled == []

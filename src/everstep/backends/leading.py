@@ -1,32 +1,34 @@
-"""What group commits have in common: work in a queue, how those who wait for it learn of its end, and the thread that leads what nobody waits for.
+"""What group commits have in common: work in line, how those who wait for it learn of its end, and the thread that leads what nobody waits for.
 
-Relies on a writer to lead. The thread starts with the first work that needs it and ends with its store; a moment without memory does not end it.
+Relies on a writer to lead. A leader may be interrupted, or find no memory, between any two operations: what is in line stays in line until it
+is settled and told, and the next leader goes on from there. The thread starts with the first work that needs it and ends with its store.
 """
 
 from __future__ import annotations
 
 import sys
-import threading
-import time
+from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from everstep.backends.base import Done
 from everstep.nudge import Nudge
+from everstep.service import Service
 
 PATIENCE = 0.2  # seconds
+MOMENT = 1.0  # after which the thread looks for work that nobody had the memory to tell it of
 
 
 class Work:
-    """Something in the queue. `wake` exists only if somebody sleeps for it."""
+    """Something in line. `wake` exists only if somebody sleeps for it; `gone`: who asked for it has left, it is not to be begun."""
 
-    __slots__ = ("done", "error", "result", "settled", "wake")
+    __slots__ = ("begun", "done", "error", "gone", "result", "settled", "wake")
 
     def __init__(self, done: Done | None) -> None:
         self.done = done
         self.result: Any = None
         self.error: BaseException | None = None
-        self.settled = False
+        self.begun = self.gone = self.settled = False
         self.wake: Nudge | None = None
 
     def nap(self) -> None:
@@ -36,15 +38,74 @@ class Work:
         else:
             self.wake.wait(PATIENCE)
 
+    def leave(self) -> bool:
+        """Have it not done; False if a leader has it in hand. Said before it is asked, as a leader begins before it looks: one of both sees the other."""
+        self.gone = True
+        return not self.begun
+
     def tell(self) -> None:
-        """Wake the sleeper, or call back. An error of a callback is reported, but belongs to no caller of ours."""
-        if self.wake is not None:
-            self.wake.give()
-        if self.done is not None:
-            try:
-                self.done(self.error)
-            except Exception:  # noqa: BLE001 - reported, see above
-                sys.excepthook(*sys.exc_info())
+        """Call back, once. An error of a callback is reported, but belongs to no caller of ours; without memory for the call, it is still due."""
+        if self.done is None:
+            return
+        try:
+            self.done(self.error)
+        except MemoryError:
+            raise
+        except Exception:  # noqa: BLE001 - reported, see above
+            sys.excepthook(*sys.exc_info())
+        self.done = None
+
+
+W = TypeVar("W", bound=Work)
+
+
+class Line(Generic[W]):
+    """Work in the order in which it came: `waiting`, then in the `batch` of the leader. Anybody adds at the end; all else needs the writer's lock."""
+
+    __slots__ = ("batch", "waiting")
+
+    def __init__(self) -> None:
+        self.waiting: deque[W] = deque()
+        self.batch: list[W] = []
+
+    def __bool__(self) -> bool:
+        return bool(self.waiting or self.batch)
+
+    def take(self, most: int) -> None:
+        """Fill the batch. In between, a work stands in both, never in none."""
+        waiting, batch = self.waiting, self.batch
+        while waiting and len(batch) < most:
+            work = waiting[0]
+            batch.append(work)
+            waiting.popleft()
+            work.begun = True
+
+    def put_back(self) -> None:
+        """Leave what is not settled to the next leader. Begun again after it was broken off, it does the rest."""
+        waiting, batch = self.waiting, self.batch
+        for place in reversed(range(len(batch))):
+            work = batch[place]
+            if work.settled:
+                continue
+            if not work.gone and not (waiting and waiting[0] is work):
+                waiting.appendleft(work)
+            work.error = None
+            work.begun = False
+            del batch[place]
+
+    def tell(self) -> list[Nudge]:
+        """Call back for all of the batch, which is over then. Who sleeps is given: woken while the writer's lock is held, it would only wait for that."""
+        batch = self.batch
+        sleepers = [work.wake for work in batch if work.wake is not None]
+        for work in batch:
+            if work.done is not None:
+                work.tell()
+        batch.clear()
+        return sleepers
+
+    def clear(self) -> None:
+        self.waiting.clear()
+        self.batch.clear()
 
 
 class Leading:
@@ -52,44 +113,21 @@ class Leading:
 
     def __init__(self, lead: Callable[[], bool]) -> None:
         self._lead = lead
-        self._nudge = Nudge()
-        self._starting = threading.Lock()
-        self._thread: threading.Thread | None = None
-        self._ended = False
+        self._service = Service(self._serve, every=MOMENT)
+        self.end = self._service.end
+        self.forget = self._service.forget
 
     def start(self) -> None:
-        """See that it is there, before anything is queued for it: where no thread is to be had, nothing was."""
-        if self._thread is None:
-            with self._starting:
-                if self._thread is None:
-                    thread = threading.Thread(target=self._serve, name="everstep-writer", daemon=True)
-                    thread.start()
-                    self._thread = thread
+        """See that it is there, before anything is in line for it: where no thread is to be had, nothing was."""
+        self._service.start()
 
     def nudge(self) -> None:
-        self._nudge.give()
+        """Have it look. Without memory even for that, it looks by itself after a moment."""
+        try:
+            self._service.nudge()
+        except MemoryError:
+            return
 
     def _serve(self) -> None:
-        while not self._ended:
-            self._nudge.wait()
-            while self._leads():
-                continue
-
-    def _leads(self) -> bool:
-        try:
-            return self._lead()
-        except MemoryError:
-            time.sleep(PATIENCE)  # what it had is in the queue again
-            return True
-
-    def end(self) -> None:
-        """When everything is written."""
-        self._ended = True
-        self._nudge.give()
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join()
-
-    def forget(self) -> None:
-        """In a forked child, where there is no such thread."""
-        self._ended = True
-        self._thread = None
+        while self._lead():
+            continue

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -28,6 +27,7 @@ from everstep.backends.postgres_errors import said, translated
 from everstep.backends.postgres_quick import Quick, usable
 from everstep.backends.postgres_rows import Values
 from everstep.errors import EverstepError, InvalidArgument, StoreBusy, StoreClosed, StoreUnreachable
+from everstep.nudge import Nudge
 
 Operation = Callable[[Connection, bool], Any]
 """Something to do on a connection; told whether it may have been done before."""
@@ -61,7 +61,7 @@ class Writer:
         self._connection: Connection | None = None
         self._quick: Quick | None = None
         self._prepares = True
-        self._queue: deque[Work] = deque()
+        self._line: leading.Line[Work] = leading.Line()
         self._lock = threading.Lock()
         self._leading = leading.Leading(self._lead_queued)
         self._closed = False
@@ -77,15 +77,15 @@ class Writer:
     def submit(self, commit: Commit, done: Done) -> None:
         """Make a commit durable soon; `done` is called when it is settled."""
         self._leading.start()
-        self._queue.append(Work(commit, None, done))
+        self._line.waiting.append(Work(commit, None, done))
         self._leading.nudge()
 
     def _do(self, work: Work) -> Any:
-        self._queue.append(work)
+        self._line.waiting.append(work)
         try:
             while not work.settled:
                 if self._lock.acquire(False):
-                    self._lead()
+                    self._lead_and_unlock(work)
                 else:
                     work.nap()
         except BaseException:
@@ -96,10 +96,8 @@ class Writer:
         return work.result
 
     def _leave(self, work: Work) -> None:
-        """Ctrl-C in a caller: its work is taken out if nobody has begun it. What a leader has is settled before anybody asks for it."""
-        try:
-            self._queue.remove(work)
-        except ValueError:
+        """Ctrl-C in a caller: its work is not begun if nobody has. What a leader has is settled before anybody asks for it."""
+        if not work.leave():
             self._see_settled(work)
         self._nudge()
 
@@ -110,43 +108,51 @@ class Writer:
             self._lock.release()
 
     def _lead_queued(self) -> bool:
-        if not self._queue:
+        if not self._line:
             return False
         self._lock.acquire()
-        self._lead()
+        self._lead_and_unlock(None)
         return True
 
-    def _lead(self) -> None:
-        batch: list[Work] = []
+    def _lead_and_unlock(self, own: Work | None) -> None:
+        sleepers: Sequence[Nudge] = ()
         try:
-            while self._queue and len(batch) < _BATCH:
-                batch.append(self._queue.popleft())
-            for group in _groups(batch):
-                self._serve(group)
+            sleepers = self._lead()
         except BaseException:
-            self._salvage(batch)
+            if own is not None:
+                own.gone = True
+            sleepers = self._go_over()
             raise
         finally:
             self._lock.release()
-            for work in batch:
-                if work.settled:
-                    work.tell()
+            for sleeper in sleepers:
+                sleeper.give()
             self._nudge()
 
-    def _salvage(self, batch: list[Work]) -> None:
-        """Ctrl-C in the leader. What others wait for is left to the next one; nobody knows whether it was done."""
+    def _lead(self) -> Sequence[Nudge]:
+        """Send what is in line, a batch of it at most; return who sleeps for it."""
+        line = self._line
+        if line.batch:
+            self._go_over()
+        line.take(_BATCH)
+        for group in _groups(line.batch):
+            self._serve(group)
+        return line.tell()
+
+    def _go_over(self) -> Sequence[Nudge]:
+        """After a leader that was interrupted: what it did not see settled is left to the next one; nobody knows whether it was done."""
         self._drop()
-        left = [work for work in batch if not work.settled]
-        for work in left:
-            work.again = True
-        self._queue.extendleft(reversed(left))
+        for work in self._line.batch:
+            work.again = work.again or not work.settled
+        self._line.put_back()
+        return self._line.tell()
 
     def _nudge(self) -> None:
         try:
-            first = self._queue[0]
+            first = self._line.waiting[0]
         except IndexError:
             return
-        if first.done is not None:
+        if first.done is not None or first.gone:
             self._leading.nudge()
         elif first.wake is not None:
             first.wake.give()
@@ -280,18 +286,23 @@ class Writer:
 
     def close(self, last: Operation) -> None:
         """Write what is queued, do one last thing if the server can be reached, then refuse everything."""
-        with self._lock:
-            batch = [self._queue.popleft() for _ in range(len(self._queue))]
+        sleepers: list[Nudge] = []
+        self._lock.acquire()
+        try:
+            while self._line:
+                sleepers += self._lead()
+            self._end(last)
+        finally:
+            self._closed = True
             try:
-                for group in _groups(batch):
-                    self._serve(group)
-                self._end(last)
+                while self._line:  # it was interrupted: the rest is refused
+                    sleepers += self._lead()
             finally:
-                self._closed = True
                 self._drop()
-                for work in batch:
-                    work.tell()
-        self._leading.end()
+                self._lock.release()
+                for sleeper in sleepers:
+                    sleeper.give()
+                self._leading.end()
 
     def _end(self, last: Operation) -> None:
         try:
@@ -307,9 +318,11 @@ def _commit(work: Work) -> Commit:
 
 
 def _groups(batch: Sequence[Work]) -> list[list[Work]]:
-    """Commits that follow each other together, everything else alone. What was sent before stays apart from what was not."""
+    """Commits that follow each other together, everything else alone. What was sent before stays apart from what was not; who has left, out."""
     groups: list[list[Work]] = []
     for work in batch:
+        if work.gone:
+            continue
         last = groups[-1][-1] if groups else None
         if last is not None and last.commit is not None and work.commit is not None and last.again == work.again:
             groups[-1].append(work)

@@ -20,7 +20,7 @@ import apsw
 from everstep.backends.sqlite_errors import NO_SPACE, write_error
 from everstep.backends.sqlite_writer import Writer
 from everstep.errors import EverstepError, StoreBusy, StoreFull
-from everstep.nudge import Nudge
+from everstep.service import Service
 
 MERGE_FRAMES = 700
 RETRY_FRAMES = 350
@@ -46,8 +46,7 @@ class WalKeeper:
         self._due = MERGE_FRAMES
         self._frames = 0
         self._grown = False
-        self._signal = Nudge()
-        self._thread: threading.Thread | None = None
+        self._service = Service(self._serve)
         self._stopped = False
         self._working = threading.Lock()
 
@@ -58,7 +57,7 @@ class WalKeeper:
     def _committed(self, _connection: apsw.Connection, _name: str, frames: int) -> int:
         self._frames = frames
         self._commits += 1
-        if frames >= self._due or (self._commits >= GROW_AFTER and self._thread is None) or self._commits == GROW_AFTER:
+        if frames >= self._due or (self._commits >= GROW_AFTER and not self._service.started) or self._commits == GROW_AFTER:
             self._wake()
         elif frames < MERGE_FRAMES:
             self._due = MERGE_FRAMES
@@ -67,31 +66,26 @@ class WalKeeper:
     def _wake(self) -> None:
         if self._stopped:
             return
-        if self._thread is None:
-            try:
-                thread = threading.Thread(target=self._serve, name="everstep-wal", daemon=True)
-                thread.start()
-            except (RuntimeError, MemoryError):
-                return  # no thread is to be had now: this runs inside COMMIT, which is made; the next one tries again
-            self._thread = thread
-        self._signal.give()
+        try:
+            self._service.start()
+            self._service.nudge()
+        except (RuntimeError, MemoryError):
+            return  # no thread is to be had now: this runs inside COMMIT, which is made; the next one tries again
 
     def _serve(self) -> None:
-        while True:
-            self._signal.wait()
-            if self._stopped:
-                return
-            try:
-                with self._working:
-                    self._work()
-            except (EverstepError, MemoryError):
-                # Nothing is lost: the WAL holds it all and goes on growing; what is in the way shows itself at the next commit.
-                self._due = self._frames + RETRY_FRAMES
-            except (apsw.FullError, apsw.BusyError, apsw.LockedError):
-                continue  # it was to grow; without that, commits are slower
-            except (apsw.Error, OSError) as error:
-                self._writer.poison(f"the WAL could not be grown ({error})")
-                return
+        if self._stopped:
+            return
+        try:
+            with self._working:
+                self._work()
+        except (EverstepError, MemoryError):
+            # Nothing is lost: the WAL holds it all and goes on growing; what is in the way shows itself at the next commit.
+            self._due = self._frames + RETRY_FRAMES
+        except (apsw.FullError, apsw.BusyError, apsw.LockedError):
+            return  # it was to grow; without that, commits are slower
+        except (apsw.Error, OSError) as error:
+            self._writer.poison(f"the WAL could not be grown ({error})")
+            self._stopped = True
 
     def _work(self) -> None:
         if not self._grown and self._commits >= GROW_AFTER:
@@ -141,16 +135,14 @@ class WalKeeper:
     def abandon(self) -> None:
         """In a forked child: there is no thread here, and the connection must go."""
         self._stopped = True
-        self._thread = None
+        self._service.forget()
         if self._connection is not None:
             self._connection.close(True)
             self._connection = None
 
     def close(self) -> None:
         self._stopped = True
-        self._signal.give()
-        if self._thread is not None:
-            self._thread.join()
+        self._service.end()
         if self._connection is not None:
             self._connection.close()
             self._connection = None

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -49,10 +49,10 @@ class Writer:
         self._path = path
         self._seen = seen
         self._lock = threading.Lock()
-        self._queue: deque[Work] = deque()
+        self._line: leading.Line[Work] = leading.Line()
         self._transaction: Transaction | None = None
         self._failure: str | None = None
-        self._committing = False
+        self._committing: Sequence[Work] | None = None
         self._closed = False
         self._guests: deque[Nudge] = deque()
         self._leading = leading.Leading(self._lead_queued)
@@ -60,7 +60,7 @@ class Writer:
     def call(self, operation: Operation, argument: Any) -> Any:
         """Do one operation and return its result when it is durable."""
         work = Work(operation, argument, None)
-        self._queue.append(work)
+        self._line.waiting.append(work)
         if self._lock.acquire(False):
             self._lead_and_unlock(work)
         if not work.settled:
@@ -72,7 +72,7 @@ class Writer:
     def submit(self, operation: Operation, argument: Any, done: Done) -> None:
         """Do one operation soon; `done` is called when it is settled."""
         self._leading.start()
-        self._queue.append(Work(operation, argument, done))
+        self._line.waiting.append(Work(operation, argument, done))
         self._leading.nudge()
 
     def _wait(self, work: Work) -> None:
@@ -85,7 +85,7 @@ class Writer:
                     work.nap()  # not for long: Ctrl-C in a leader may have cost us the call
         except BaseException:
             # Ctrl-C in the sleeper: its turn to lead must not be lost with it, and what a leader has is settled before anybody asks.
-            if not self._forget(work):
+            if not work.leave():
                 self._see_settled(work)
             self._nudge()
             raise
@@ -98,51 +98,50 @@ class Writer:
                 return
             work.nap()
 
-    def _forget(self, work: Work) -> bool:
-        try:
-            self._queue.remove(work)
-        except ValueError:
-            return False  # a leader has it already
-        return True
-
     def _lead_queued(self) -> bool:
-        if not self._queue:
+        if not self._line:
             return False
         self._lock.acquire()
         self._lead_and_unlock(None)
         return True
 
     def _lead_and_unlock(self, own: Work | None) -> None:
-        batch: list[Work] = []
+        sleepers: Sequence[Nudge] = ()
         try:
-            queue = self._queue
-            while queue and len(batch) < _BATCH:
-                batch.append(queue.popleft())
-            if batch:
-                self._write(batch, queue)
+            sleepers = self._lead()
         except BaseException:
-            self._salvage(batch, own)
+            if own is not None:
+                own.gone = True
+            sleepers = self._go_over()
             raise
         finally:
             self._unlock()
-            for work in batch:
-                if work.wake is not None or work.done is not None:
-                    work.tell()
+            for sleeper in sleepers:
+                sleeper.give()
 
-    def _salvage(self, batch: list[Work], own: Work | None) -> None:
-        """Ctrl-C in the leader. What is not committed is taken back and left for the next leader; the rest is settled."""
-        transaction = self._transaction
-        if self._committing and transaction is not None and not transaction.connection.in_transaction:
-            for work in batch:
+    def _lead(self) -> Sequence[Nudge]:
+        """Write what is in line, a batch of it at most; return who sleeps for it."""
+        line = self._line
+        if line.batch:
+            self._go_over()
+        line.take(_BATCH)
+        if not line.batch:
+            return ()
+        self._write(line.batch, late=True)
+        return line.tell()
+
+    def _go_over(self) -> Sequence[Nudge]:
+        """After a leader that was interrupted: what it did not commit is taken back and left to the next one, the rest is settled."""
+        works, transaction = self._committing, self._transaction
+        if works is not None and transaction is not None and not transaction.connection.in_transaction:
+            for work in works:
                 work.settled = True
-            self._committing = False
-            return
-        again = [work for work in batch if work is not own and not work.settled]
-        batch[:] = [work for work in batch if work.settled]
-        for work in again:
-            work.error = None
-        self._queue.extendleft(reversed(again))
-        self._take_back()
+            self._committing = None
+        else:
+            self._committing = None  # before it is taken back: no transaction is open then either
+            self._take_back()
+        self._line.put_back()
+        return self._line.tell()
 
     def _unlock(self) -> None:
         """Hand the lock to the guest that waits for it, or let it go and see that somebody leads what has come meanwhile."""
@@ -153,7 +152,7 @@ class Writer:
             self._lock.release()
             if not self._guests or not self._lock.acquire(False):
                 break  # otherwise a guest came between the look and the release, and sleeps
-        if self._queue:
+        if self._line.waiting:
             self._nudge()
 
     def _next_guest(self) -> Nudge | None:
@@ -164,42 +163,45 @@ class Writer:
 
     def _nudge(self) -> None:
         try:
-            first = self._queue[0]
+            first = self._line.waiting[0]
         except IndexError:
             return  # another leader was faster
-        if first.done is not None:
+        if first.done is not None or first.gone:
             self._leading.nudge()
         elif first.wake is not None:
             first.wake.give()
 
-    def _write(self, batch: list[Work], late: deque[Work] | None = None) -> None:
+    def _write(self, batch: Sequence[Work], late: bool = False) -> None:
         """One transaction for the batch; if it breaks before COMMIT, one for each, so that only the culprit fails."""
+        line = self._line
         try:
             transaction = self._ready()
             transaction.begin()
             for work in batch:
+                if work.gone:
+                    continue
                 try:
                     work.result = work.operation(transaction, work.argument)
                 except EverstepError as error:
                     work.error = error
-                if late and len(batch) < _BATCH:
-                    batch.append(late.popleft())  # what came meanwhile need not wait for the next fsync
+                if late and line.waiting and len(batch) < _BATCH:
+                    line.take(len(batch) + 1)  # what came meanwhile need not wait for the next fsync
             transaction.flush()
         except Exception as error:  # noqa: BLE001 - it is raised where the work came from
             self._failed_before_commit(batch, error)
             return
-        self._committing = True
+        self._committing = batch
         try:
             transaction.commit()
         except Exception as error:  # noqa: BLE001 - it is raised where the work came from
-            self._committing = False
+            self._committing = None
             self._failed_at_commit(batch, transaction, error)
         else:
             if transaction.touched:
                 self._seen(transaction.writes)
         for work in batch:
             work.settled = True
-        self._committing = False
+        self._committing = None
 
     def _ready(self) -> Transaction:
         if self._closed:
@@ -210,7 +212,7 @@ class Writer:
             self._transaction = Transaction(self._connect())
         return self._transaction
 
-    def _failed_before_commit(self, batch: list[Work], error: Exception) -> None:
+    def _failed_before_commit(self, batch: Sequence[Work], error: Exception) -> None:
         number = 0
         if self._transaction is not None:
             number = self._transaction.connection.system_errno
@@ -224,7 +226,7 @@ class Writer:
             work.error = write_error(error, self._path, number)
             work.settled = True
 
-    def _failed_at_commit(self, batch: list[Work], transaction: Transaction, error: Exception) -> None:
+    def _failed_at_commit(self, batch: Sequence[Work], transaction: Transaction, error: Exception) -> None:
         """A full disk is known to have written nothing. Anything else at COMMIT, above all an fsync, leaves it open."""
         failure: EverstepError
         if is_full(error, transaction.connection.system_errno):
@@ -298,7 +300,8 @@ class Writer:
     def abandon(self) -> None:
         """In a forked child: nobody is here to wait for what was queued, and the connection must go."""
         self._closed = True
-        self._queue.clear()
+        self._line.clear()
+        self._committing = None
         self._leading.forget()
         if self._transaction is not None:
             self._transaction.connection.close(True)
@@ -306,19 +309,24 @@ class Writer:
 
     def close(self) -> None:
         """Write what is queued, then refuse everything."""
-        finished: list[Work] = []
+        sleepers: list[Nudge] = []
         self._take()
         try:
-            while self._queue:
-                batch = [self._queue.popleft() for _ in range(len(self._queue))]
-                finished += batch
-                self._write(batch)
+            while self._line:
+                sleepers += self._lead()
         finally:
             self._closed = True
-            if self._transaction is not None:
-                self._transaction.connection.close()
-                self._transaction = None
-            self._unlock()
-            for work in finished:
-                work.tell()
-            self._leading.end()
+            try:
+                while self._line:  # it was interrupted: the rest is refused
+                    sleepers += self._lead()
+            finally:
+                self._disconnect()
+                self._unlock()
+                for sleeper in sleepers:
+                    sleeper.give()
+                self._leading.end()
+
+    def _disconnect(self) -> None:
+        if self._transaction is not None:
+            self._transaction.connection.close()
+            self._transaction = None

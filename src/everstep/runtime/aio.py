@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from threading import Lock, get_ident
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -27,38 +28,51 @@ from everstep.store.model import Checkpoint
 if TYPE_CHECKING:
     from everstep.runtime.host import Host
 
+PATIENCE = 0.2  # seconds
+
 
 class _Bridge:
     """Brings outcomes from the writer's thread to a loop: one wake-up for all that have come since the last."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop):
         self._loop = loop
-        self._lock = Lock()
-        self._outcomes: list[tuple[_Save, BaseException | None]] = []
+        self._outcomes: deque[tuple[_Save, BaseException | None]] = deque()
+        self._asked = False  # whether the loop will look
 
     def settle(self, save: _Save, error: BaseException | None) -> None:
-        with self._lock:  # otherwise the loop could empty the list between the look at it and the append, and never wake again
-            first = not self._outcomes
-            self._outcomes.append((save, error))
-        if first:
-            self._loop.call_soon_threadsafe(self._deliver)
+        """From the writer's thread; again if there was no memory for all of it."""
+        self._outcomes.append((save, error))
+        if not self._asked:
+            self._asked = True
+            try:
+                self._loop.call_soon_threadsafe(self._deliver)
+            except BaseException:
+                self._asked = False
+                raise
 
     def _deliver(self) -> None:
-        with self._lock:
-            outcomes, self._outcomes = self._outcomes, []
-        for save, error in outcomes:
-            save.settled(error)
+        self._asked = False  # before it looks: what comes from now on is seen here or asked for again
+        try:
+            while self._outcomes:
+                save, error = self._outcomes[0]
+                save.settled(error)
+                self._outcomes.popleft()
+        except Exception as problem:
+            self._loop.call_later(PATIENCE, self._deliver)  # for the others
+            if not isinstance(problem, MemoryError):
+                raise
 
 
 class _Save:
     """One checkpoint on its way; when the task that waits for it is cancelled, it still takes place."""
 
-    __slots__ = ("_bridge", "_commit", "_run", "future")
+    __slots__ = ("_bridge", "_commit", "_over", "_run", "future")
 
     def __init__(self, run: Run, commit: Commit, bridge: _Bridge, future: asyncio.Future[None]):
         self._run = run
         self._commit = commit
         self._bridge = bridge
+        self._over = False
         self.future = future
 
     def done(self, error: BaseException | None) -> None:
@@ -66,8 +80,10 @@ class _Save:
         self._bridge.settle(self, error)
 
     def settled(self, error: BaseException | None) -> None:
-        if error is not None:
-            self._run._undo(self._commit, error)
+        if not self._over:
+            self._over = True
+            if error is not None:
+                self._run._undo(self._commit, error)
         if self.future.done():
             return
         if error is None:

@@ -15,8 +15,8 @@ from everstep.backends.queues import Claim, Claimed
 from everstep.clock import clock
 from everstep.errors import EverstepError
 from everstep.ids import new_id
-from everstep.nudge import Nudge
 from everstep.records import RunRow, Worker
+from everstep.service import Service
 
 T = TypeVar("T")
 TTL_SECONDS = 12.0  # a machine that vanished is noticed in less than 15 seconds
@@ -35,8 +35,7 @@ class Keeper:
         self._taken: dict[str, int] = {}  # the newest runs that were taken here, and their epochs
         self._taking = 0  # leases that are being taken
         self._owed: dict[str, RunRow] = {}  # leases that could not be given back yet
-        self._end = Nudge()
-        self._thread: threading.Thread | None = None
+        self._service = Service(self._renew, every=ttl / 3)
         self.worker = Worker(f"w-{new_id()}", os.uname().nodename, os.getpid(), clock.boot_id(), clock.now_us(), 0, 0)
 
     def acquire(self, run: str) -> RunRow:
@@ -63,7 +62,7 @@ class Keeper:
         """Before a lease is taken: one that nobody renews is worse than none."""
         self._extend()
         self._settle(run)
-        self._start()
+        self._service.start()
 
     def _counted(self, take: Callable[[], T]) -> T:
         """Take a lease, with nobody kept waiting who takes another one."""
@@ -82,7 +81,7 @@ class Keeper:
         """Runs of queues, each with its lease."""
         with self._lock:
             self._extend()
-            self._start()
+            self._service.start()
             taken = self._backend.claim(Claim(self.worker, queues, workflows, most, without))
             for one in taken:
                 if one.row is not None:
@@ -114,12 +113,6 @@ class Keeper:
                 self._owed[row.id] = row
             raise
 
-    def _start(self) -> None:
-        if self._thread is None:
-            thread = threading.Thread(target=self._renew, name="everstep-lease", daemon=True)
-            thread.start()
-            self._thread = thread
-
     def _settle(self, run: str) -> None:
         if run in self._owed:
             self._backend.release(self._owed[run])
@@ -131,24 +124,21 @@ class Keeper:
             self._held -= 1
 
     def close(self) -> None:
-        self._end.give()
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join()
+        self._service.end()
 
     def _extend(self) -> None:
         self.worker.expires_boot = clock.boot_us() + self._ttl_us
         self.worker.expires_at = clock.now_us() + self._ttl_us
 
     def _renew(self) -> None:
-        while not self._end.wait(self._ttl_us / 3_000_000):
-            with self._lock:
-                if not self._held and not self._owed:
-                    continue
-                self._extend()
-                try:
-                    self._backend.renew(self.worker)
-                    for run in list(self._owed):
-                        self._settle(run)
-                except (EverstepError, MemoryError):
-                    # Best effort: the next commit meets the same trouble and reports it; without renewal others may take over, which the epoch makes safe.
-                    continue
+        with self._lock:
+            if not self._held and not self._owed:
+                return
+            self._extend()
+            try:
+                self._backend.renew(self.worker)
+                for run in list(self._owed):
+                    self._settle(run)
+            except EverstepError:
+                # Best effort: the next commit meets the same trouble and reports it; without renewal others may take over, which the epoch makes safe.
+                return

@@ -180,21 +180,22 @@ class Recorder:
             self._behind.append(commit)
             return
         self._underway.wait(MOST_BEHIND - 1)
-        self._underway.sent()
+        sent = object()
         try:
-            self._store.backend.submit(commit, lambda error: self._settle(commit, error))
+            self._underway.sent(sent)
+            self._store.backend.submit(commit, lambda error: self._settle(commit, sent, error))
         except BaseException as error:
-            self._settle(commit, error)
+            self._underway.settled(sent)  # nobody else will
+            self._settle(commit, sent, error)
             raise
 
-    def _settle(self, commit: Commit, error: BaseException | None) -> None:
-        try:
-            if error is None:
-                self._heard = commit.waiting
-            elif self._failure is None:
-                self._failure = error if isinstance(error, EverstepError) else EverstepError(str(error), written="unknown")
-        finally:
-            self._underway.settled()
+    def _settle(self, commit: Commit, sent: object, error: BaseException | None) -> None:
+        """Once, or again if there was no memory: what failed is known before it is taken for settled."""
+        if error is None:
+            self._heard = commit.waiting
+        elif self._failure is None:
+            self._failure = error if isinstance(error, EverstepError) else EverstepError(str(error), written="unknown")
+        self._underway.settled(sent)
 
     def flush(self) -> None:
         """Return when all that was recorded up to now is durable; raise if something could not be made so."""

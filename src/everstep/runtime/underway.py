@@ -1,9 +1,6 @@
-"""How many commits of a run are on their way, and who waits until there are fewer. Needs no memory where one arrives: nobody waits for ever."""
+"""Which commits of a run are on their way, and who waits until there are fewer. Needs no memory where one arrives: nobody waits for ever."""
 
 from __future__ import annotations
-
-from collections import deque
-from threading import Lock
 
 from everstep.nudge import Nudge
 
@@ -11,33 +8,32 @@ _MOMENT = 0.5  # seconds: a signal that comes just before a wait is heard after 
 
 
 class Underway:
-    """Counted by whoever sends one and by whoever settles it, from any thread."""
+    """Told by whoever sends one and by whoever settles it, from any thread. Settled twice, it counts once."""
 
     def __init__(self) -> None:
-        self._lock = Lock()
-        self._sleepers: deque[Nudge] = deque()
-        self.count = 0
+        self._sleepers: list[Nudge] = []
+        self._way: set[object] = set()
 
-    def sent(self) -> None:
-        with self._lock:
-            self.count += 1
+    @property
+    def count(self) -> int:
+        return len(self._way)
 
-    def settled(self) -> None:
-        with self._lock:
-            self.count -= 1
-            for sleeper in self._sleepers:
-                sleeper.give()
+    def sent(self, commit: object) -> None:
+        self._way.add(commit)
+
+    def settled(self, commit: object) -> None:
+        self._way.discard(commit)  # before anything that needs memory: who sleeps looks for itself after a moment
+        for sleeper in self._sleepers.copy():
+            sleeper.give()
 
     def wait(self, most: int) -> None:
         """Until there are so many at most."""
-        if self.count <= most:
+        if len(self._way) <= most:
             return
         nudge = Nudge()
-        with self._lock:
-            self._sleepers.append(nudge)
+        self._sleepers.append(nudge)
         try:
-            while self.count > most:
+            while len(self._way) > most:
                 nudge.wait(_MOMENT)
         finally:
-            with self._lock:
-                self._sleepers.remove(nudge)
+            self._sleepers.remove(nudge)

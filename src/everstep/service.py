@@ -1,0 +1,84 @@
+"""A thread of a store: started when it is first needed, ended with the store.
+
+Made for moments without memory: starting one either gives a thread that serves or raises, and what it does may run out of memory without ending
+it. A Thread of `threading` tells through an Event that it has begun, and whoever starts it waits for ever if that was never told.
+"""
+
+from __future__ import annotations
+
+from _thread import start_new_thread
+from collections.abc import Callable
+from threading import Lock, get_ident
+
+from everstep.nudge import Nudge
+
+_TRIES = 10
+_PATIENCE = 0.5  # seconds that a thread has to begin; one that comes later finds its place taken, and goes
+
+
+class Service:
+    """Does `turn` whenever it is nudged, and `every` so many seconds."""
+
+    def __init__(self, turn: Callable[[], None], every: float = -1) -> None:
+        self._turn = turn
+        self._every = every
+        self._nudge = Nudge()
+        self._starting = Lock()
+        self._place = Lock()
+        self._begun = Nudge()
+        self._over = Lock()
+        self._thread: int | None = None
+        self._ended = False
+
+    @property
+    def started(self) -> bool:
+        return self._thread is not None
+
+    def start(self) -> None:
+        """Return when it serves; raise where no thread is to be had."""
+        if self._thread is not None:
+            return
+        self._starting.acquire()
+        try:
+            for _ in range(_TRIES):
+                if self._thread is not None or self._ended:
+                    return
+                start_new_thread(self._serve, ())
+                self._begun.wait(_PATIENCE)
+            if self._thread is None:
+                raise RuntimeError("can't start new thread: none began")
+        finally:
+            self._starting.release()
+
+    def nudge(self) -> None:
+        self._nudge.give()
+
+    def _serve(self) -> None:
+        if not self._place.acquire(False):
+            return
+        self._over.acquire()
+        try:
+            self._thread = get_ident()
+            self._begun.give()
+            while not self._ended:
+                try:
+                    self._nudge.wait(self._every)
+                    if not self._ended:
+                        self._turn()
+                except MemoryError:
+                    continue
+        finally:
+            self._over.release()
+
+    def end(self) -> None:
+        """Return when it has ended, and start it no more."""
+        self._ended = True
+        self._nudge.give()
+        if self._thread is not None and self._thread != get_ident():
+            self._over.acquire()
+            self._over.release()
+
+    def forget(self) -> None:
+        """In a forked child, where there is no such thread."""
+        self._ended = True
+        self._thread = None

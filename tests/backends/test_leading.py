@@ -1,0 +1,272 @@
+"""Group commit, where a leader is interrupted or finds no memory: nothing that was handed over is left out, done twice or taken for done."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from everstep.backends import leading
+from everstep.backends.base import Backend, Commit
+from everstep.backends.postgres import PostgresBackend
+from everstep.backends.sqlite import SqliteBackend
+from everstep.backends.sqlite_transaction import Transaction
+from everstep.errors import EverstepError, StoreClosed
+from everstep.records import RunRow
+from everstep.runtime.aio import _Bridge, _Save
+from everstep.testing.rows import new_run, next_commit
+
+PATIENCE = 20
+
+
+def until(true: Callable[[], bool]) -> bool:
+    limit = time.monotonic() + PATIENCE
+    while not true() and time.monotonic() < limit:
+        time.sleep(0.005)
+    return true()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def backend(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Backend]:
+    made: Backend
+    made = SqliteBackend(tmp_path / "s.db") if request.param == "sqlite" else PostgresBackend(request.getfixturevalue("place"))
+    yield made
+    made.close()
+
+
+def a_run(backend: Backend, name: str) -> RunRow:
+    row = new_run(name)
+    backend.commit(Commit(row, None))
+    return row
+
+
+class Heard(list[BaseException | None]):
+    """What a callback was told; the first time there was no memory to tell it."""
+
+    def __init__(self) -> None:
+        self.failed = 0
+
+    def done(self, error: BaseException | None) -> None:
+        if not self.failed:
+            self.failed = 1
+            raise MemoryError
+        self.append(error)
+
+
+def test_a_callback_for_which_there_was_no_memory_is_made_again(backend: Backend) -> None:
+    commit, heard = next_commit(a_run(backend, "r"), b"x"), Heard()
+    backend.submit(commit, heard.done)
+    assert until(lambda: bool(heard))
+    assert (heard, heard.failed) == ([None], 1)
+    assert backend.run("r") == commit.run
+
+
+def test_a_callback_that_raises_is_reported_and_made_once(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    reported: list[Any] = []
+    monkeypatch.setattr("sys.excepthook", lambda *problem: reported.append(problem[1]))
+
+    def done(_error: BaseException | None) -> None:
+        raise ValueError("mine")
+
+    row = a_run(backend, "r")
+    backend.submit(next_commit(row, b"x"), done)
+    assert until(lambda: bool(reported))
+    a_run(backend, "another")
+    assert [str(error) for error in reported] == ["mine"]
+
+
+class Full(list[Any]):
+    """A list that has no room the first time that anything is added."""
+
+    failed = 0
+
+    def append(self, item: Any) -> None:
+        if not self.failed:
+            self.failed = 1
+            raise MemoryError
+        super().append(item)
+
+
+def test_work_is_not_lost_between_the_queue_and_the_batch(backend: Backend) -> None:
+    row = a_run(backend, "r")
+    line = backend._writer._line  # type: ignore[attr-defined]
+    line.batch = Full()
+    commit, heard = next_commit(row, b"x"), list[BaseException | None]()
+    backend.submit(commit, heard.append)
+    assert until(lambda: bool(heard))
+    assert heard == [None]
+    assert backend.run("r") == commit.run
+
+
+def test_work_that_stands_in_the_queue_and_in_the_batch_is_done_once(backend: Backend) -> None:
+    rows = [a_run(backend, name) for name in "ab"]
+    line = backend._writer._line  # type: ignore[attr-defined]
+    done: list[str] = []
+    works = [leading.Work(lambda _error, name=name: done.append(name)) for name in "ab"]
+    line.waiting.extend(works)
+    line.batch.append(line.waiting[0])  # a leader was interrupted before it took it out of the queue
+    line.put_back()
+    assert list(line.waiting) == works
+    assert not line.batch
+    line.waiting.clear()
+    assert [backend.run(row.id) for row in rows] == rows
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["before it is written", "when it is written"])
+def test_what_an_interrupted_close_did_not_write_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, late: bool) -> None:
+    backend = SqliteBackend(tmp_path / "s.db")
+    row = a_run(backend, "r")
+    writer = backend._writer
+    flush, interruptions = Transaction.flush, [KeyboardInterrupt]
+
+    def interrupted(self: Transaction) -> None:
+        if interruptions and not late:
+            raise interruptions.pop()
+        flush(self)
+
+    def seen(_writes: int) -> None:
+        if interruptions and late:
+            raise interruptions.pop()
+
+    heard: list[BaseException | None] = []
+    monkeypatch.setattr(Transaction, "flush", interrupted)
+    monkeypatch.setattr(writer, "_seen", seen)
+    monkeypatch.setattr(writer._leading, "nudge", lambda: None)
+    monkeypatch.setattr(writer._leading._service, "_every", PATIENCE)
+    commit = next_commit(row, b"x")
+    backend.submit(commit, heard.append)
+    with pytest.raises(KeyboardInterrupt):
+        writer.close()
+    assert [type(error) for error in heard] == [type(None) if late else StoreClosed]
+    backend.close()
+    with_it = SqliteBackend(tmp_path / "s.db")
+    assert with_it.run("r") == (commit.run if late else row)
+    with_it.close()
+
+
+def test_an_interrupted_commit_of_one_acknowledges_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a batch breaks, each is written by itself: who is interrupted after one of them has not written the next."""
+    backend = SqliteBackend(tmp_path / "s.db")
+    rows = [a_run(backend, name) for name in "abc"]
+    writer, commits = backend._writer, [next_commit(row, b"x") for row in rows]
+    flush, broken, seen = Transaction.flush, [RuntimeError("the batch breaks")], writer._seen
+    interruptions = [KeyboardInterrupt]
+
+    def break_once(self: Transaction) -> None:
+        if broken:
+            raise broken.pop()
+        flush(self)
+
+    def interrupted(writes: int) -> None:
+        seen(writes)
+        if interruptions:
+            raise interruptions.pop()
+
+    monkeypatch.setattr(Transaction, "flush", break_once)
+    monkeypatch.setattr(writer, "_seen", interrupted)
+    monkeypatch.setattr(writer._leading, "nudge", lambda: None)
+    monkeypatch.setattr(writer._leading._service, "_every", PATIENCE)
+    heard: dict[str, BaseException | None] = {}
+    for commit in commits[:2]:
+        backend.submit(commit, lambda error, name=commit.run.id: heard.update({name: error}))
+    with pytest.raises(KeyboardInterrupt):
+        backend.commit(commits[2])
+    assert heard == {"a": None}
+    assert [backend.run(row.id) for row in rows] == [commits[0].run, rows[1], rows[2]]
+    a_run(backend, "d")  # who comes next leads what was left
+    assert heard == {"a": None, "b": None}
+    assert [backend.run(row.id) for row in rows] == [commits[0].run, commits[1].run, rows[2]]
+    backend.close()
+
+
+def test_an_interrupted_sleeper_takes_its_work_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = SqliteBackend(tmp_path / "s.db")
+    rows = [a_run(backend, name) for name in "ab"]
+    writer, commits = backend._writer, [next_commit(row, b"x") for row in rows]
+
+    class Interrupted(leading.Nudge):
+        def wait(self, _seconds: float = -1) -> bool:
+            raise KeyboardInterrupt
+
+    writer.rest()
+    with monkeypatch.context() as patch:
+        patch.setattr(leading, "Nudge", Interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            backend.commit(commits[0])
+    writer.go_on()
+    backend.commit(commits[1])
+    assert [backend.run(row.id) for row in rows] == [rows[0], commits[1].run]
+    backend.close()
+
+
+class Loop:
+    """Takes calls for a loop; finds no memory for the first."""
+
+    def __init__(self) -> None:
+        self.calls: list[Callable[[], None]] = []
+        self.failed = 0
+
+    def call_soon_threadsafe(self, call: Callable[[], None]) -> None:
+        if not self.failed:
+            self.failed = 1
+            raise MemoryError
+        self.calls.append(call)
+
+    def call_later(self, _seconds: float, call: Callable[[], None]) -> None:
+        self.calls.append(call)
+
+
+def test_a_task_learns_of_its_save_although_there_was_no_memory_to_wake_its_loop() -> None:
+    async def play() -> None:
+        loop = Loop()
+        bridge, undone = _Bridge(loop), list[EverstepError]()  # type: ignore[arg-type]
+
+        class Undoing:
+            def _undo(self, _commit: Commit, error: EverstepError) -> None:
+                undone.append(error)
+                if len(undone) == 2:
+                    raise MemoryError
+
+        saves = [
+            _Save(Undoing(), Commit(new_run("r"), None), bridge, asyncio.get_running_loop().create_future())  # type: ignore[arg-type]
+            for _ in range(3)
+        ]
+        problem = EverstepError("not written")
+        with pytest.raises(MemoryError):
+            saves[0].done(problem)
+        for save in saves:
+            save.done(problem)
+        while loop.calls:
+            loop.calls.pop(0)()
+        assert undone == [problem] * 3
+        for save in saves:
+            assert save.future.exception() in (problem, None)
+        assert all(save.future.done() for save in saves)
+
+    asyncio.run(play())
+
+
+def test_threads_that_commit_beside_deferred_ones_lose_none(backend: Backend) -> None:
+    rows = {f"r{i}": a_run(backend, f"r{i}") for i in range(8)}
+    heard: list[BaseException | None] = []
+
+    def drive(name: str) -> None:
+        for i in range(25):
+            commit = next_commit(rows[name], b"x")
+            if i % 3:
+                backend.submit(commit, heard.append)
+            else:
+                backend.commit(commit)
+            rows[name] = commit.run
+
+    threads = [threading.Thread(target=drive, args=(name,)) for name in rows]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert until(lambda: len(heard) == 8 * 16)
+    assert set(heard) == {None}
+    assert [backend.run(name) for name in rows] == list(rows.values())

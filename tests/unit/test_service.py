@@ -1,0 +1,165 @@
+"""A thread of a store: it serves or it is said that it can't, it goes on without memory, and it ends when it is told."""
+
+import threading
+import time
+from _thread import start_new_thread
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from everstep.service import Service
+
+PATIENCE = 20
+
+
+def until(true: Callable[[], bool]) -> bool:
+    limit = time.monotonic() + PATIENCE
+    while not true() and time.monotonic() < limit:
+        time.sleep(0.002)
+    return true()
+
+
+def test_it_does_its_turn_when_nudged_and_ends_when_told() -> None:
+    turns: list[int] = []
+    service = Service(lambda: turns.append(threading.get_ident()))
+    assert not service.started
+    service.start()
+    service.start()
+    assert service.started
+    assert turns == []
+    service.nudge()
+    assert until(lambda: len(turns) == 1)
+    service.nudge()
+    assert until(lambda: len(turns) == 2)
+    assert len(set(turns)) == 1
+    assert turns[0] != threading.get_ident()
+    service.end()
+    service.nudge()
+    time.sleep(0.02)
+    assert len(turns) == 2
+
+
+def test_it_does_its_turn_every_so_many_seconds() -> None:
+    turns: list[int] = []
+    service = Service(lambda: turns.append(1), every=0.005)
+    service.start()
+    assert until(lambda: len(turns) > 3)
+    service.end()
+    done = len(turns)
+    time.sleep(0.03)
+    assert len(turns) == done
+
+
+def test_a_turn_without_memory_does_not_end_it() -> None:
+    turns: list[int] = []
+
+    def turn() -> None:
+        turns.append(1)
+        if len(turns) < 3:
+            raise MemoryError
+
+    service = Service(turn, every=0.005)
+    service.start()
+    assert until(lambda: len(turns) > 4)
+    service.end()
+
+
+def test_one_that_dies_before_it_begins_is_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def start(serve: Callable[[], None], arguments: tuple[()]) -> Any:
+        asked.append(1)
+        return start_new_thread(serve if len(asked) == 3 else lambda: None, arguments)
+
+    monkeypatch.setattr("everstep.service.start_new_thread", start)
+    monkeypatch.setattr("everstep.service._PATIENCE", 0.01)
+    turns: list[int] = []
+    service = Service(lambda: turns.append(1))
+    service.start()
+    assert (service.started, len(asked)) == (True, 3)
+    service.nudge()
+    assert until(lambda: bool(turns))
+    service.end()
+
+
+def test_where_none_begins_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("everstep.service.start_new_thread", lambda _serve, _arguments: 1)
+    monkeypatch.setattr("everstep.service._PATIENCE", 0.001)
+    service = Service(lambda: None)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            service.start()
+    assert not service.started
+    monkeypatch.undo()
+    service.start()
+    service.end()
+
+
+def test_one_that_begins_late_leaves_the_place_to_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    late = threading.Event()
+    gone: list[int] = []
+    asked: list[int] = []
+
+    def start(serve: Callable[[], None], arguments: tuple[()]) -> Any:
+        asked.append(1)
+
+        def begin_late() -> None:
+            late.wait(PATIENCE)
+            serve()
+            gone.append(1)
+
+        return start_new_thread(begin_late if len(asked) == 1 else serve, arguments)
+
+    monkeypatch.setattr("everstep.service.start_new_thread", start)
+    monkeypatch.setattr("everstep.service._PATIENCE", 0.01)
+    turns: list[int] = []
+    service = Service(lambda: turns.append(threading.get_ident()), every=0.002)
+    service.start()
+    late.set()
+    assert until(lambda: bool(gone))
+    assert until(lambda: len(turns) > 3)
+    assert len(set(turns)) == 1
+    service.end()
+
+
+def test_many_that_start_it_get_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def start(serve: Callable[[], None], arguments: tuple[()]) -> Any:
+        asked.append(1)
+        return start_new_thread(serve, arguments)
+
+    monkeypatch.setattr("everstep.service.start_new_thread", start)
+    service = Service(lambda: None)
+    threads = [threading.Thread(target=service.start) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert asked == [1]
+    service.end()
+
+
+def test_it_may_end_itself() -> None:
+    ended: list[int] = []
+    service = Service(lambda: (service.end(), ended.append(1)))  # type: ignore[func-returns-value, arg-type, return-value]
+    service.start()
+    service.nudge()
+    assert until(lambda: bool(ended))
+    service.end()
+
+
+def test_an_error_ends_it_and_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    reported: list[Any] = []
+    monkeypatch.setattr("sys.unraisablehook", reported.append)
+
+    def turn() -> None:
+        raise ValueError("a mistake")
+
+    service = Service(turn)
+    service.start()
+    service.nudge()
+    assert until(lambda: bool(reported))
+    assert str(reported[0].exc_value) == "a mistake"
+    service.end()
