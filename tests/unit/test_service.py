@@ -70,14 +70,15 @@ def test_one_that_dies_before_it_begins_is_started_again(monkeypatch: pytest.Mon
 
     def start(serve: Callable[[], None], arguments: tuple[()]) -> Any:
         asked.append(1)
-        return start_new_thread(serve if len(asked) == 3 else lambda: None, arguments)
+        return start_new_thread(serve if len(asked) > 2 else lambda: None, arguments)
 
     monkeypatch.setattr("everstep.service.start_new_thread", start)
     monkeypatch.setattr("everstep.service._PATIENCE", 0.01)
     turns: list[int] = []
     service = Service(lambda: turns.append(1))
     service.start()
-    assert (service.started, len(asked)) == (True, 3)
+    assert service.started
+    assert len(asked) > 2
     service.nudge()
     assert until(lambda: bool(turns))
     service.end()
