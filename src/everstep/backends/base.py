@@ -95,7 +95,10 @@ class Backend(Upkeep, Queues, Protocol):
         """
 
     def submit(self, commit: Commit, done: Done) -> None:
-        """Like `commit`, without waiting: `done(None)` or `done(error)` is called once, from any thread, when it is settled."""
+        """Like `commit`, without waiting: `done(None)` or `done(error)` is called from any thread, when it is settled.
+
+        Called once, and again only if it raised a MemoryError. It must not wait for the backend: others may be kept out while it is called.
+        """
 
     def run(self, run: str) -> RunRow | None:
         """The row of one run, unverified."""

@@ -114,8 +114,6 @@ class Leading:
     def __init__(self, lead: Callable[[], bool]) -> None:
         self._lead = lead
         self._service = Service(self._serve, every=MOMENT)
-        self.end = self._service.end
-        self.forget = self._service.forget
 
     def start(self) -> None:
         """See that it is there, before anything is in line for it: where no thread is to be had, nothing was."""
@@ -131,3 +129,11 @@ class Leading:
     def _serve(self) -> None:
         while self._lead():
             continue
+
+    def end(self) -> None:
+        """When everything is written."""
+        self._service.end()
+
+    def forget(self) -> None:
+        """In a forked child, where there is no such thread."""
+        self._service.forget()
