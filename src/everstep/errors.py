@@ -306,7 +306,7 @@ class StoreClosed(StoreError):
 
 
 class StoreBusy(StoreError):
-    """Another process kept the store locked for too long."""
+    """Another process kept the store locked for too long, or the system had no thread for it."""
 
     code = "E407"
     remedy = "Try again; if it stays so, look for a process that holds a transaction on the file open."

@@ -10,10 +10,12 @@ from _thread import start_new_thread
 from collections.abc import Callable
 from threading import Lock, get_ident
 
+from everstep.errors import StoreBusy
 from everstep.nudge import Nudge
 
 _TRIES = 10
 _PATIENCE = 0.5  # seconds that a thread has to begin; one that comes later finds its place taken, and goes
+_REMEDY = "Try again when there are fewer threads or more memory; `ulimit -u` and the limit of the container say how many there may be."
 
 
 class Service:
@@ -35,7 +37,7 @@ class Service:
         return self._thread is not None
 
     def start(self) -> None:
-        """Return when it serves; raise where no thread is to be had."""
+        """Return when it serves; where no thread is to be had, the store is busy."""
         if self._thread is not None:
             return
         self._starting.acquire()
@@ -46,7 +48,9 @@ class Service:
                 start_new_thread(self._serve, ())
                 self._begun.wait(_PATIENCE)
             if self._thread is None:
-                raise RuntimeError("can't start new thread: none began")
+                raise StoreBusy("the store got no thread: none began", remedy=_REMEDY)
+        except RuntimeError as error:
+            raise StoreBusy(f"the store got no thread: {error}", remedy=_REMEDY) from error
         finally:
             self._starting.release()
 

@@ -13,6 +13,7 @@ from everstep.backends.base import Commit
 from everstep.backends.sqlite import SqliteBackend
 from everstep.backends.sqlite_wal import GROW_AFTER, MERGE_FRAMES
 from everstep.backends.sqlite_writer import Writer
+from everstep.errors import StoreBusy
 from everstep.nudge import Nudge
 from everstep.runtime.lease import Keeper
 from everstep.testing.rows import new_run, next_commit
@@ -233,9 +234,10 @@ def test_where_no_thread_is_to_be_had_a_commit_was_not_made_and_the_next_one_is(
 
     with monkeypatch.context() as patch:
         patch.setattr("everstep.service.start_new_thread", no_thread)
-        with pytest.raises(RuntimeError, match="new thread"):
+        with pytest.raises(StoreBusy, match="got no thread: can't start new thread") as raised:
             backend.submit(commit, settled.append)
     assert settled == []
+    assert (raised.value.written, raised.value.code) == ("no", "E407")
     backend.submit(commit, settled.append)
     assert until(lambda: bool(settled))
     assert settled == [None]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from everstep.errors import StoreBusy
 from everstep.service import Service
 
 PATIENCE = 20
@@ -89,7 +90,7 @@ def test_where_none_begins_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr("everstep.service._PATIENCE", 0.001)
     service = Service(lambda: None)
     for _ in range(2):
-        with pytest.raises(RuntimeError, match="can't start new thread"):
+        with pytest.raises(StoreBusy, match="got no thread: none began"):
             service.start()
     assert not service.started
     monkeypatch.undo()

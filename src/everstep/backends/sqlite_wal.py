@@ -69,7 +69,7 @@ class WalKeeper:
         try:
             self._service.start()
             self._service.nudge()
-        except (RuntimeError, MemoryError):
+        except (StoreBusy, MemoryError):
             return  # no thread is to be had now: this runs inside COMMIT, which is made; the next one tries again
 
     def _serve(self) -> None:

@@ -1,6 +1,6 @@
 """What a process does while it has too little memory, and what must be true afterwards. Shared by `memory` and `allocations`.
 
-Each call of the public API works, or raises a MemoryError, an error of ours, or what the system says where it cannot start a thread.
+Each call of the public API works, or raises a MemoryError, an error of ours or an OSError that says so (ENOMEM).
 """
 
 from __future__ import annotations
@@ -71,8 +71,6 @@ class Acts:
             told = {"error": f"{type(error).__name__}: {str(error)[:200]}"}
         except OSError as error:
             told = {"error": repr(error), "strange": error.errno != errno.ENOMEM}
-        except RuntimeError as error:
-            told = {"error": repr(error), "strange": "can't start new thread" not in str(error)}
         except BaseException as error:  # noqa: BLE001 -- whatever else comes out is a fault, and is told
             told = {"error": repr(error), "strange": True}
         self._pipe.send({"what": what, **told})
