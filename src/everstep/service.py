@@ -6,6 +6,7 @@ it. A Thread of `threading` tells through an Event that it has begun, and whoeve
 
 from __future__ import annotations
 
+import os
 from _thread import start_new_thread
 from collections.abc import Callable
 from threading import Lock, get_ident
@@ -30,6 +31,7 @@ class Service:
         self._begun = Nudge()
         self._over = Lock()
         self._thread: int | None = None
+        self._process = os.getpid()
         self._ended = False
 
     @property
@@ -75,14 +77,9 @@ class Service:
             self._over.release()
 
     def end(self) -> None:
-        """Return when it has ended, and start it no more."""
+        """Return when it has ended, and start it no more. In a forked child there is no such thread."""
         self._ended = True
         self._nudge.give()
-        if self._thread is not None and self._thread != get_ident():
+        if self._thread is not None and self._thread != get_ident() and os.getpid() == self._process:
             self._over.acquire()
             self._over.release()
-
-    def forget(self) -> None:
-        """In a forked child, where there is no such thread."""
-        self._ended = True
-        self._thread = None

@@ -229,6 +229,35 @@ def test_a_forked_child_that_uses_its_parents_store_is_refused_and_the_parent_go
         assert store.verify("full").ok
 
 
+@pytest.mark.parametrize("backend", ["sqlite", "postgres"])
+def test_a_forked_child_closes_what_it_was_born_with_and_goes(backend: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """The threads of a store are not there in the child: nobody waits for them."""
+    at = tmp_path / "s.db" if backend == "sqlite" else request.getfixturevalue("place")
+    with everstep.open(at) as store, store.run("r", state={}) as run, store.run("deferred", state={}, durability="async") as deferred:
+        for i in range(40):  # all threads of the store have begun
+            run.state["n"] = deferred.state["n"] = i
+            run.checkpoint()
+            deferred.checkpoint()
+        deferred.flush()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # forking with threads around is what is tested
+            pid = os.fork()
+        if pid == 0:
+            signal.alarm(20)  # ends the child if it waits for ever
+            code = 1
+            try:
+                store.close()
+                code = 0
+            finally:
+                os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        for handle in (run, deferred):
+            handle.state["n"] = "after"
+            handle.checkpoint()
+        deferred.flush()
+        assert [store.load(name)["n"] for name in ("r", "deferred")] == ["after", "after"]
+
+
 LOOP = """
 store = everstep.open(sys.argv[1])
 with store.run("r", state={"l": [], "n": 0}) as run:

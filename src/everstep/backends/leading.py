@@ -133,7 +133,3 @@ class Leading:
     def end(self) -> None:
         """When everything is written."""
         self._service.end()
-
-    def forget(self) -> None:
-        """In a forked child, where there is no such thread."""
-        self._service.forget()

@@ -135,7 +135,7 @@ class WalKeeper:
     def abandon(self) -> None:
         """In a forked child: there is no thread here, and the connection must go."""
         self._stopped = True
-        self._service.forget()
+        self._service.end()
         if self._connection is not None:
             self._connection.close(True)
             self._connection = None

@@ -302,7 +302,7 @@ class Writer:
         self._closed = True
         self._line.clear()
         self._committing = None
-        self._leading.forget()
+        self._leading.end()
         if self._transaction is not None:
             self._transaction.connection.close(True)
             self._transaction = None
