@@ -39,6 +39,34 @@ def test_json_is_json_also_where_a_program_prints(empty: Shop) -> None:
     assert empty.pipe("enqueue", "chatty.py:chatty", "4", "--id", "q", "--json").ok().data["run"] == "q"
 
 
+COMMANDING = """
+import os, subprocess
+import everstep
+subprocess.run(["echo", "a command of the import"])
+
+@everstep.workflow
+def commanding(n):
+    everstep.current().step("speak", lambda: subprocess.run(["echo", "a command of a step"]).returncode)
+    os.write(1, b"written past Python\\n")
+    return n
+"""
+
+
+def test_json_is_json_also_where_commands_of_a_program_print(empty: Shop) -> None:
+    write(empty, "commanding.py", COMMANDING)
+    said = ("a command of the import", "a command of a step", "written past Python")
+    ran = empty.pipe("run", "commanding.py:commanding", "3", "--json").ok()
+    assert ran.data["result"] == 3
+    assert [words for words in said if words not in ran.err] == []
+    empty.pipe("enqueue", "commanding.py:commanding", "4", "--id", "q").ok()
+    worked = empty.pipe("worker", "--import", "commanding.py", "--until-idle", "--json").ok()
+    events = [json.loads(line)["data"]["event"] for line in worked.out.splitlines()]
+    assert events[-1] == "stopped"
+    assert [words for words in said if words not in worked.err] == []
+    plain = empty.pipe("run", "commanding.py:commanding", "5").ok()
+    assert [words for words in said if words not in plain.out] == []
+
+
 def test_without_json_a_program_prints_where_programs_print(empty: Shop) -> None:
     write(empty, "chatty.py", CHATTY)
     assert "hello from the workflow" in empty.pipe("run", "chatty.py:chatty", "3").ok().out

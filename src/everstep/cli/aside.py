@@ -1,11 +1,12 @@
-"""What programs print while a table is redrawn in place: kept in whole lines and handed on, so that it does not land in the table."""
+"""What programs print while stdout is for something else: a table that is redrawn in place gets it in whole lines, and with JSON it goes to stderr."""
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout, suppress
 from typing import Any, TextIO
 
 
@@ -55,3 +56,27 @@ def aside() -> Iterator[list[Aside]]:
         sys.stdout, sys.stderr = before
         for one in pair:
             one.give_back()
+
+
+@contextmanager
+def to_stderr() -> Iterator[TextIO]:
+    """Have stderr get what a program prints, and what those print that it starts. Gives a stream to the real stdout."""
+    real = sys.stdout
+    real.flush()
+    try:
+        number, talk = real.fileno(), sys.stderr.fileno()
+    except (OSError, AttributeError):  # there is no descriptor behind it, or no stderr at all
+        with redirect_stdout(sys.stderr):
+            yield real
+        return
+    kept = os.dup(number)
+    os.dup2(talk, number)
+    stream = open(kept, "w", encoding=real.encoding, errors=real.errors, closefd=False)  # noqa: SIM115 - a descriptor, closed below
+    try:
+        with redirect_stdout(sys.stderr):
+            yield stream
+    finally:
+        os.dup2(kept, number)
+        with suppress(OSError):  # whoever read us has gone: that was met before
+            stream.close()
+        os.close(kept)

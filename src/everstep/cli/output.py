@@ -12,10 +12,11 @@ import shutil
 import sys
 import time
 from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext, redirect_stdout
+from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 from typing import Any, TextIO
 
+from everstep.cli.aside import to_stderr
 from everstep.cli.exits import UNHEARD
 from everstep.cli.plain import dumps
 from everstep.cli.text import ago, cut, iso, safe, width
@@ -58,8 +59,8 @@ class Output:
         return "" if moment is None else ago(moment) if self.terminal else iso(moment)
 
     def apart(self) -> AbstractContextManager[object]:
-        """While programs run: with --json, what they print goes to stderr, because stdout is for one object."""
-        return redirect_stdout(sys.stderr) if self.as_json else nullcontext()
+        """While programs run: with --json, what they and their commands print goes to stderr, because stdout is for one object."""
+        return to_stderr() if self.as_json else nullcontext()
 
     def line(self, text: str = "") -> None:
         sys.stdout.write(_guarded(text) + "\n")

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import redirect_stdout
 from typing import Any
 
 import click
 
 from everstep.cli.app import App
 from everstep.cli.app import command as make
-from everstep.cli.aside import aside
+from everstep.cli.aside import aside, to_stderr
 from everstep.cli.board import Board
 from everstep.cli.exits import OK
 from everstep.cli.output import unheard
@@ -82,9 +81,8 @@ def command(
 
 
 def _in_lines(app: App, modules: tuple[str, ...], until_idle: bool, options: dict[str, Any]) -> int:
-    """One line of JSON for each event. What programs print goes to stderr, from their import on: stdout is for those lines."""
-    stream = sys.stdout
-    with redirect_stdout(sys.stderr):
+    """One line of JSON for each event. What programs and their commands print goes to stderr, from their import on: stdout is for those lines."""
+    with to_stderr() as stream:
         _import(app, modules)
         with app.open(driving=True) as store, Lines(app, stream) as lines:
             _drive(store, lines, until_idle, options)
