@@ -1,7 +1,12 @@
 """Files that were cut off, zeroed, exchanged, put back or taken away."""
 
+from collections.abc import Iterator
+from contextlib import closing
+from itertools import combinations
 from pathlib import Path
+from unittest.mock import patch
 
+import apsw
 import pytest
 
 import everstep
@@ -11,7 +16,7 @@ from everstep.records import RunRow
 from everstep.testing.faults import files, sample
 from everstep.testing.faults.bench import Bench, put
 from everstep.testing.faults.careless import Wrapper
-from everstep.testing.faults.reads import DETECTED, SAME
+from everstep.testing.faults.reads import DETECTED, SAME, WRONG
 from everstep.testing.faults.rows import KEYS, row_damage, row_damages
 
 
@@ -21,10 +26,15 @@ def bench(module_folder: Path) -> Bench:
 
 
 def test_every_pair_of_pages_is_exchanged_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    pages, seen = files._pages(bench), set()
+    good = bench.closed[""]
+    put(bench.closed, bench.path)
+    with closing(apsw.Connection(str(bench.path))) as connection:
+        ((size,),) = connection.execute("PRAGMA page_size").fetchall()
+    pages, seen = len(good) // size, set()
+    assert files._pages(bench) == pages
 
     def attempt(damaged: dict[str, bytes], *_: object) -> tuple[str, str]:
-        changed = [i for i in range(pages) if damaged[""][i * 4096 : (i + 1) * 4096] != bench.closed[""][i * 4096 : (i + 1) * 4096]]
+        changed = [at // size for at in range(0, len(good), size) if damaged[""][at : at + size] != good[at : at + size]]
         seen.add(tuple(changed))
         return SAME, ""
 
@@ -34,6 +44,24 @@ def test_every_pair_of_pages_is_exchanged_once(bench: Bench, monkeypatch: pytest
     alike = {pair for pair in seen if len(pair) != 2}
     assert alike <= {()}  # two pages with the same bytes
     assert len(seen) > pages * (pages - 1) // 2 * 0.8
+
+
+def exchanges_of_indexes(bench: Bench) -> Iterator[str]:
+    """What comes of any two leaves of indexes that took each other's place: each is whole, and names rows that are there."""
+    size = files._page(bench)
+    leaves = [at // size for at in range(0, len(bench.closed[""]), size) if bench.closed[""][at] == 10]
+    assert len(leaves) > 20
+    for low, high in combinations(leaves, 2):
+        yield files._exchange(bench, high * (high - 1) // 2 + low)[0]
+
+
+def test_pages_of_indexes_that_took_each_others_place_name_no_wrong_run(bench: Bench) -> None:
+    assert set(exchanges_of_indexes(bench)) == {SAME, DETECTED}
+
+
+def test_a_listing_that_believes_its_index_is_caught(bench: Bench) -> None:
+    with patch("everstep.store.query.fits_run", lambda *_: True):
+        assert WRONG in exchanges_of_indexes(bench)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from repair_helpers import text
 
 import everstep
 from everstep.backends.sqlite import SqliteBackend
-from everstep.errors import Damaged, DamagedRun, EverstepError, NotFound
+from everstep.errors import Damaged, DamagedChunk, DamagedRecord, DamagedRun, NotFound
 from everstep.store.mending import salvage
 from everstep.store.upkeep.retention import Retention
 from everstep.testing.faults.workload import eager
@@ -68,11 +68,12 @@ def test_a_good_checkpoint_is_simply_loaded(path: Path) -> None:
         assert store.load("r@7", newest_good=False) == state_of(7)
 
 
-@pytest.mark.parametrize("bad", [COUNT, COUNT - 1, COUNT - 4, 9, 2])
+@pytest.mark.parametrize("bad", [COUNT, COUNT - 1, COUNT - 4, 10, 2])
 def test_a_damaged_delta_is_passed_over_with_all_that_stands_on_it(path: Path, bad: int) -> None:
     damage(path, "checkpoint", bad)
     with everstep.open(path) as store:
         stop = next((base for base in bases(path) if base >= bad), COUNT + 1) - 1  # from the next base on all is good again
+        assert stop >= bad, "nothing stands on it: this proves nothing"
         for number in range(1, COUNT + 1):
             found = store.load(f"r@{number}", newest_good=True)
             if bad <= number <= stop:
@@ -95,21 +96,35 @@ def test_a_damaged_base_is_walked_around_where_deltas_say_the_same(path: Path) -
         assert (found.number, found.state, found.skipped) == (COUNT, state_of(COUNT), [])
 
 
-def test_a_lost_chunk_is_walked_around_or_passed_over(path: Path) -> None:
-    with everstep.open(path) as store:
-        before = {number: store.load(f"r@{number}") for number in range(1, COUNT + 1)}
+@pytest.mark.parametrize("around", [True, False])
+def test_a_lost_chunk_is_walked_around_or_passed_over(path: Path, around: bool) -> None:
+    """Around it, where deltas say the same; without the delta that does, all that stands on the base is passed over."""
+    met = set()
     for (pk,) in query(path, "SELECT pk FROM chunks"):
         [(frame,)] = query(path, f"SELECT frame FROM chunks WHERE pk = {pk}")
         tamper(path, "UPDATE chunks SET frame = x'0100' WHERE pk = ?", pk)
         with everstep.open(path) as store:
-            try:
-                found = store.load("r", newest_good=True)
-            except EverstepError:
-                pass  # the first base has lost it, and so all have
-            else:
-                assert found.state == before[found.number]
-                assert [n for n, _ in found.skipped] == list(range(COUNT, found.number, -1))
+            lost = [base for base in bases(path) if not loads(store, base)]
+        met.update(lost)
+        for base in lost:
+            [(body,)] = query(path, f"SELECT body FROM records WHERE kind = 'checkpoint' AND number = {base}")
+            if not around:
+                damage(path, "checkpoint", base)
+            with everstep.open(path) as store:
+                found = store.load("r", at=base, newest_good=True)
+                good = base if around else base - 1
+                assert (found.number, found.state) == (good, state_of(good))
+                assert [n for n, _ in found.skipped] == list(range(base, good, -1))
+            tamper(path, "UPDATE records SET body = ? WHERE kind = 'checkpoint' AND number = ?", body, base)
         tamper(path, "UPDATE chunks SET frame = ? WHERE pk = ?", frame, pk)
+    assert met == set(bases(path))
+
+
+def loads(store: everstep.Store, number: int) -> bool:
+    try:
+        return bool(store.load(f"r@{number}") == state_of(number))
+    except (DamagedRecord, DamagedChunk):
+        return False
 
 
 def test_several_kinds_of_damage_at_once(path: Path) -> None:

@@ -64,18 +64,23 @@ def _blocks(content: bytes) -> list[int]:
     return [start for start in range(0, len(content), BLOCK) if any(content[start : start + BLOCK])]
 
 
+def _page(bench: Bench) -> int:
+    """How large the pages of the store are, as its header says: not as large as the parts of a file (`PAGE`) that `recall` knows of."""
+    return int.from_bytes(bench.closed[""][16:18])
+
+
 def _pages(bench: Bench) -> int:
-    return len(bench.closed[""]) // PAGE
+    return len(bench.closed[""]) // _page(bench)
 
 
 def _exchange(bench: Bench, number: int) -> Outcome:
     """Exchange two pages; pairs are numbered (1, 0), (2, 0), (2, 1), (3, 0)…"""
     high = (isqrt(8 * number + 1) + 1) // 2
     low = number - high * (high - 1) // 2
-    content = bytearray(bench.closed[""])
-    one, two = slice(low * PAGE, (low + 1) * PAGE), slice(high * PAGE, (high + 1) * PAGE)
+    content, size = bytearray(bench.closed[""]), _page(bench)
+    one, two = slice(low * size, (low + 1) * size), slice(high * size, (high + 1) * size)
     content[one], content[two] = content[two], content[one]
-    return bench.attempt(bench.closed | {"": bytes(content)}, bench.calls_of([low, high]))
+    return bench.attempt(bench.closed | {"": bytes(content)}, bench.calls_of([one.start // PAGE, two.start // PAGE]))
 
 
 def _mixed(bench: Bench) -> list[tuple[str, Files]]:

@@ -15,7 +15,7 @@ from unittest.mock import patch
 from everstep.testing.faults.bench import Bench, Outcome
 from everstep.testing.faults.count import Count, Progress
 from everstep.testing.faults.pool import tried
-from everstep.testing.faults.reads import WRONG
+from everstep.testing.faults.reads import SAME, WRONG
 from everstep.testing.faults.recall import PAGE
 from everstep.testing.faults.sample import build
 
@@ -43,7 +43,8 @@ def flip(bench: Bench, number: int) -> Outcome:
         return bench.attempt(bench.killed | {"-wal": flipped(bench.killed["-wal"], number)}, None, thorough)
     number -= in_wal
     if number < in_witness:  # only `open` reads it
-        return bench.attempt(bench.killed | {"-seen": flipped(bench.killed["-seen"], number)}, [], thorough)
+        kind, said = bench.attempt(bench.killed | {"-seen": flipped(bench.killed["-seen"], number)}, [], thorough)
+        return (kind, said) if kind == SAME else (WRONG, f"a whole store was not opened as ever, its witness being torn: {said}")
     return bench.frames.flip(number - in_witness)
 
 
