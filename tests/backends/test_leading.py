@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,15 +17,9 @@ from everstep.errors import EverstepError, StoreClosed
 from everstep.records import RunRow
 from everstep.runtime.aio import _Bridge, _Save
 from everstep.testing.rows import new_run, next_commit
+from everstep.testing.waiting import until
 
 PATIENCE = 20
-
-
-def until(true: Callable[[], bool]) -> bool:
-    limit = time.monotonic() + PATIENCE
-    while not true() and time.monotonic() < limit:
-        time.sleep(0.005)
-    return true()
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

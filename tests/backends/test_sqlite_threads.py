@@ -17,15 +17,9 @@ from everstep.errors import StoreBusy
 from everstep.nudge import Nudge
 from everstep.runtime.lease import Keeper
 from everstep.testing.rows import new_run, next_commit
+from everstep.testing.waiting import until
 
 PATIENCE = 20
-
-
-def until(true: Callable[[], bool]) -> bool:
-    limit = time.monotonic() + PATIENCE
-    while not true() and time.monotonic() < limit:
-        time.sleep(0.005)
-    return true()
 
 
 class OneFailure:

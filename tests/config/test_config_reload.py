@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ import everstep
 from everstep.config import watch
 from everstep.config.settings import load
 from everstep.config.watch import Watch
+from everstep.testing.waiting import until
 
 FIRST = 'store = "memory://"\nreload = "file"\n'
 
@@ -44,13 +45,6 @@ def put(text: str) -> None:
     """As an editor does it: whole, and at once."""
     Path("everstep.toml.new").write_text(text)
     os.replace("everstep.toml.new", "everstep.toml")
-
-
-def until(good: Callable[[], Any]) -> None:
-    end = time.monotonic() + 20
-    while not good():
-        assert time.monotonic() < end, "it never came"
-        time.sleep(0.005)
 
 
 @pytest.mark.filterwarnings("ignore:schedule changed")

@@ -164,11 +164,3 @@ class World:
     def close(self) -> None:
         for child in self.children:
             child.close()
-
-
-def until(condition: Any) -> None:
-    """Wait for something that another process does."""
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline, "it does not happen"
-        time.sleep(0.005)

@@ -5,7 +5,9 @@ import signal
 from typing import Any
 
 import pytest
-from replay_helpers import Child, World, until
+from replay_helpers import Child, World
+
+from everstep.testing.waiting import until
 
 N = 5
 RESULT = {"total": 30, "seen": [0, 1, 4, 9, 16]}

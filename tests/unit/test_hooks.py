@@ -5,7 +5,6 @@ import gc
 import subprocess
 import sys
 import threading
-import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar, copy_context
@@ -17,6 +16,7 @@ import pytest
 from everstep.errors import InvalidArgument, StoreClosed
 from everstep.runtime.hooks import EVENTS, Hook, Hooks, HookStats
 from everstep.store.events import Event
+from everstep.testing.waiting import until
 
 EVENT = Event("after_step", "r1", datetime(2026, 1, 1, tzinfo=UTC), {"step": "search#0"})
 AMPLE = 60.0  # never reached by a call that ends
@@ -35,14 +35,6 @@ def _quiet() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         yield
-
-
-def until(true: Callable[[], object]) -> None:
-    """Wait for what must become true; a test that fails here would otherwise hang."""
-    end = time.monotonic() + AMPLE
-    while not true():
-        assert time.monotonic() < end, "it never became true"
-        time.sleep(0.001)
 
 
 def elsewhere(work: Callable[[], Any]) -> threading.Thread:

@@ -10,15 +10,9 @@ import pytest
 
 from everstep.errors import StoreBusy
 from everstep.service import Service
+from everstep.testing.waiting import until
 
 PATIENCE = 20
-
-
-def until(true: Callable[[], bool]) -> bool:
-    limit = time.monotonic() + PATIENCE
-    while not true() and time.monotonic() < limit:
-        time.sleep(0.002)
-    return true()
 
 
 def test_it_does_its_turn_when_nudged_and_ends_when_told() -> None:

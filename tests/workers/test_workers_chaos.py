@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 import worker_programs
-from worker_helpers import Notes, Working, until
+from worker_helpers import Notes, Working
 
 import everstep
 from everstep.testing.postgres import Server
+from everstep.testing.waiting import until
 from everstep.testing.workers import __main__ as command
 from everstep.testing.workers import judge, scenes
 

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 import worker_programs
-from worker_helpers import Hand, Notes, until
+from worker_helpers import Hand, Notes
 
 import everstep
 from everstep.errors import EverstepError, InvalidArgument, RunExists, Unstorable
+from everstep.testing.waiting import until
 
 Start = Callable[..., Hand]
 

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import psycopg
-from worker_helpers import Hand, Notes, until
+from worker_helpers import Hand, Notes
 
 import everstep
+from everstep.testing.waiting import until
 
 Start = Callable[..., Hand]
 

@@ -8,13 +8,14 @@ from zoneinfo import ZoneInfo
 
 import pytest
 import worker_programs
-from worker_helpers import Notes, Working, until
+from worker_helpers import Notes, Working
 
 import everstep
 from everstep.clock import clock
 from everstep.errors import InvalidArgument, NotFound
 from everstep.runtime import schedules, worker
 from everstep.testing.clock import FakeClock
+from everstep.testing.waiting import until
 
 MINUTE = 60_000_000
 NOON = int(datetime(2026, 6, 1, 12, 0, tzinfo=UTC).timestamp()) * 1_000_000

@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 import worker_programs
-from worker_helpers import PATIENCE, Hand, Notes, Working, until
+from worker_helpers import Hand, Notes, Working
 
 import everstep
 from everstep.errors import WorkerDied
 from everstep.runtime import lease, worker
 from everstep.testing.faults import takeovers
 from everstep.testing.postgres import Server
+from everstep.testing.waiting import PATIENCE, until
 
 Start = Callable[..., Hand]
 

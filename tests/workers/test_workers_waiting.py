@@ -4,9 +4,10 @@ from collections.abc import Callable
 
 import pytest
 import worker_programs
-from worker_helpers import Notes, Working, until
+from worker_helpers import Notes, Working
 
 import everstep
+from everstep.testing.waiting import until
 
 Start = Callable[..., Working]
 

@@ -3,8 +3,6 @@
 import json
 import os
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +10,7 @@ import worker_programs
 
 import everstep
 from everstep.testing.faults.actor import Actor
-
-PATIENCE = 60.0
-"""Seconds after which a test fails for which something does not happen. Nothing waits that long unless it hangs."""
-
-
-def until(condition: Callable[[], Any], what: str = "") -> Any:
-    """Wait for something; give it."""
-    limit = time.monotonic() + PATIENCE
-    while not (found := condition()):
-        assert time.monotonic() < limit, f"it did not happen: {what or condition}"
-        time.sleep(0.005)
-    return found
+from everstep.testing.waiting import PATIENCE
 
 
 class Notes:

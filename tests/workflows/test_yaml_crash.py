@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from test_yaml_shell import alive
 
 import everstep
 from everstep.runtime import yaml
+from everstep.testing.waiting import until
 
 HERE = Path(__file__).parent
 PROGRAM = """
@@ -62,17 +62,10 @@ class Place:
         file = self.folder / "notes"
         return file.read_text().splitlines() if file.exists() else []
 
-    def until(self, true: Any) -> None:
-        for _ in range(6_000):
-            if true():
-                return
-            time.sleep(0.005)
-        raise AssertionError("it did not come")
-
     def kill_when(self, true: Any) -> None:
         child = self.run("start")
         assert child.stdout is not None
-        self.until(true)
+        until(true)
         child.kill()
         child.wait()
         child.stdout.close()
@@ -142,9 +135,9 @@ def test_a_signal_lets_the_command_finish_and_the_run_stop_behind_it(kill: signa
         "result: ${steps.a.result.stdout}",
     )
     child = here.run("start")
-    here.until(lambda: here.notes == ["a"])
+    until(lambda: here.notes == ["a"])
     os.killpg(child.pid, kill)  # as a terminal does
-    here.until((tmp_path / "seen").exists)
+    until((tmp_path / "seen").exists)
     with (tmp_path / "go").open("w") as go:
         go.write("went\n")
     child.communicate(timeout=60)
@@ -167,9 +160,9 @@ def test_a_signal_lets_the_members_of_a_group_finish_and_begins_no_other(tmp_pat
     os.mkfifo(tmp_path / "go2")
     here = Place(tmp_path, GROUP)
     child = here.run("start")
-    here.until(lambda: sorted(here.notes) == ["a", "b"])
+    until(lambda: sorted(here.notes) == ["a", "b"])
     os.killpg(child.pid, signal.SIGTERM)
-    here.until((tmp_path / "seen").exists)
+    until((tmp_path / "seen").exists)
     for name in ("go", "go2"):
         (tmp_path / name).write_text("x\n")
     child.communicate(timeout=60)
@@ -186,13 +179,13 @@ def test_a_second_signal_ends_the_program_and_its_commands(steps: str, tmp_path:
     child = here.run("start")
     count = 2 if "parallel" in steps else 1
     pids = tmp_path / "pids"
-    here.until(lambda: pids.exists() and len(pids.read_text().split()) == count)
+    until(lambda: pids.exists() and len(pids.read_text().split()) == count)
     os.killpg(child.pid, signal.SIGTERM)
-    here.until((tmp_path / "seen").exists)  # two at once would count as one
+    until((tmp_path / "seen").exists)  # two at once would count as one
     os.killpg(child.pid, signal.SIGTERM)
     child.communicate(timeout=60)
     assert child.returncode == 143
-    here.until(lambda: not any(alive(int(pid)) for pid in pids.read_text().split()))
+    until(lambda: not any(alive(int(pid)) for pid in pids.read_text().split()))
     assert "end-a" not in here.notes
 
 

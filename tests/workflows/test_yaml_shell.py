@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import pytest
 
 from everstep.errors import InvalidArgument, StepFailed, StepTimeout
 from everstep.runtime.yaml import shell
+from everstep.testing.waiting import until
 
 
 def run(command: str, **options: Any) -> dict[str, Any]:
@@ -27,15 +27,6 @@ def alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in ("Z", "X")
     except OSError:
         return False
-
-
-def until(true: Any) -> None:
-    """Wait for something that must come; a test that waits in vain is ended by its own limit."""
-    for _ in range(6_000):
-        if true():
-            return
-        time.sleep(0.005)
-    raise AssertionError("it did not come")
 
 
 def test_output_and_code_are_kept() -> None:
