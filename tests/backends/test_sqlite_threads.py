@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from everstep.backends.base import Commit
+from everstep.backends.leading import Hold
 from everstep.backends.sqlite import SqliteBackend
 from everstep.backends.sqlite_wal import GROW_AFTER, MERGE_FRAMES
 from everstep.backends.sqlite_writer import Writer
@@ -39,20 +40,19 @@ class OneFailure:
         return result
 
 
-class Door:
+class Door(Hold):
     """A lock; something happens while it is let go for the first time."""
 
+    __slots__ = ("_meanwhile",)
+
     def __init__(self, meanwhile: Callable[[], None]):
-        self._lock = threading.Lock()
+        super().__init__()
         self._meanwhile: list[Callable[[], None]] = [meanwhile]
 
-    def acquire(self, wait: bool = True) -> bool:
-        return self._lock.acquire(wait)
-
-    def release(self) -> None:
+    def let_go(self) -> None:
         while self._meanwhile:
             self._meanwhile.pop()()
-        self._lock.release()
+        super().let_go()
 
 
 def idle_writer() -> Writer:
@@ -68,13 +68,13 @@ def test_a_guest_that_comes_while_the_lock_is_let_go_gets_it() -> None:
         until(lambda: bool(writer._guests))
         time.sleep(0.05)  # it has found the lock taken, and sleeps
 
-    writer._lock = Door(arrive)  # type: ignore[assignment]
+    writer._hold = Door(arrive)
     writer.rest()
     writer.go_on()
     guest.join(PATIENCE)
     assert not guest.is_alive()
     writer.go_on()
-    assert writer._lock.acquire(False)
+    assert writer._hold.take(writer)
 
 
 def test_guests_get_the_lock_one_after_the_other() -> None:
@@ -96,7 +96,7 @@ def test_guests_get_the_lock_one_after_the_other() -> None:
         guest.join(PATIENCE)
     assert not any(guest.is_alive() for guest in guests)
     assert (max(most), len(most)) == (1, 800)
-    assert writer._lock.acquire(False)
+    assert writer._hold.take(writer)
 
 
 @pytest.mark.parametrize("handed", [False, True], ids=["before its turn", "when it was its turn"])
@@ -120,7 +120,7 @@ def test_an_interrupted_guest_leaves_the_lock_to_others(monkeypatch: pytest.Monk
         writer.rest()
     if not handed:
         writer.go_on()
-    assert writer._lock.acquire(False)
+    assert writer._hold.take(writer)
 
 
 @pytest.mark.parametrize("nor_undone", [False, True])

@@ -31,6 +31,7 @@ def starve(pipe: Connection, path: Path, spare: int) -> None:
 
 
 def hang(pipe: Connection) -> None:
+    pipe.send("here")
     while pipe:
         pass
 
@@ -44,5 +45,7 @@ def test_a_process_that_stands_still_without_memory_goes_on_when_it_has_some(mem
 
 
 def test_a_process_that_says_nothing_tells_where_it_stands() -> None:
-    with Actor(hang) as actor, pytest.raises(TimeoutError, match=r"(?s)said nothing for 1 s.*state R.*line \d+ in hang"):
-        actor.hear(1)
+    with Actor(hang) as actor:
+        assert actor.hear() == "here"
+        with pytest.raises(TimeoutError, match=r"(?s)said nothing for 1 s.*state R.*line \d+ in hang"):
+            actor.hear(1)

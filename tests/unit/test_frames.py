@@ -178,3 +178,26 @@ def test_zstd_without_memory_of_its_own_is_not_damage(monkeypatch: pytest.Monkey
     monkeypatch.setattr(frame, "_unzstd", starved)
     with pytest.raises(MemoryError, match="Allocation"):
         unwrap(good)
+
+
+@pytest.mark.parametrize("size", [1_000, 100_000])
+def test_where_there_is_no_memory_to_make_a_compressor_content_is_stored_as_it_is_and_nothing_is_called_damaged(
+    monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    def none(*_: object, **__: object) -> None:
+        raise frame.zstd.ZstdError("Unable to create ZSTD_CCtx instance.")
+
+    content = b"ab" * size
+    good = frame.Framer().wrap(content)
+    none.FLUSH_FRAME = frame.zstd.ZstdCompressor.FLUSH_FRAME  # type: ignore[attr-defined]
+    with monkeypatch.context() as patch:
+        patch.setattr(frame.zstd, "ZstdCompressor", none)
+        patch.setattr(frame._local, "pool", {})
+        plain = frame.Framer().wrap(content)
+        assert len(plain) > len(content)
+        patch.setattr(frame.zstd, "ZstdDecompressor", none)
+        assert frame.unwrap(plain) == content
+        with pytest.raises(MemoryError, match="Unable to create"):
+            frame.unwrap(good)
+    assert frame.unwrap(good) == content
+    assert len(frame.Framer().wrap(content)) < len(content)

@@ -56,6 +56,27 @@ class Work:
         self.done = None
 
 
+class Hold:
+    """A lock that knows who has it. Taken in one operation that Ctrl-C can't divide: who is interrupted can ask whether to let it go."""
+
+    __slots__ = ("_by",)
+
+    def __init__(self) -> None:
+        self._by: dict[int, object] = {}
+
+    def take(self, who: object) -> bool:
+        return self._by.setdefault(0, who) is who
+
+    def held_by(self, who: object) -> bool:
+        return self._by.get(0) is who
+
+    def pass_to(self, who: object) -> None:
+        self._by[0] = who
+
+    def let_go(self) -> None:
+        self._by.pop(0, None)
+
+
 W = TypeVar("W", bound=Work)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import select
+import time
 from typing import Any
 
 import psycopg
@@ -19,6 +20,8 @@ from everstep.backends.postgres_rows import Values
 _NAME = b"everstep_advance"
 _BINARY = [1, 0, *[1] * 11]  # all but the sum, which is a text
 _TYPES = [21, 1700, 20, 20, 17, 25, 20, 17, 25, 25, 25, 17, 17]
+_ACTIVE = psycopg.pq.TransactionStatus.ACTIVE
+_PATIENCE = 5.0  # seconds, as many as psycopg has in this case
 _TUPLES, _COMMAND = psycopg.pq.ExecStatus.TUPLES_OK, psycopg.pq.ExecStatus.COMMAND_OK
 
 
@@ -39,10 +42,29 @@ class Quick:
 
     def ask(self, values: Values) -> Values:
         """The answer of the server. Raises what psycopg would."""
-        self._wire.send_query_prepared(_NAME, _packed(values), _BINARY, result_format=1)
-        result = self._result(_TUPLES)
+        packed = _packed(values)
+        try:
+            self._wire.send_query_prepared(_NAME, packed, _BINARY, result_format=1)
+            result = self._result(_TUPLES)
+        except psycopg.Error:
+            raise
+        except BaseException:
+            self._hear_out()
+            raise
         found = (result.get_value(0, column) for column in range(result.nfields))
         return tuple(None if data is None else int.from_bytes(data, signed=True) for data in found)
+
+    def _hear_out(self) -> None:
+        """Ctrl-C while the server works: have it end. Who looks afterwards sees what became of it, not what may still come."""
+        wire, limit = self._wire, time.monotonic() + _PATIENCE
+        if wire.flush():
+            return  # a part was not sent: the server knows of nothing that it could do
+        while wire.transaction_status == _ACTIVE and time.monotonic() < limit:
+            while not wire.is_busy() and wire.get_result() is not None:
+                continue
+            if wire.is_busy():
+                self._poll.poll(100)
+                wire.consume_input()
 
     def _result(self, expected: int) -> Any:
         wire = self._wire

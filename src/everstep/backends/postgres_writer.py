@@ -11,7 +11,6 @@ away, in an error that says `written="unknown"`.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -62,7 +61,7 @@ class Writer:
         self._quick: Quick | None = None
         self._prepares = True
         self._line: leading.Line[Work] = leading.Line()
-        self._lock = threading.Lock()
+        self._hold = leading.Hold()
         self._leading = leading.Leading(self._lead_queued)
         self._closed = False
 
@@ -81,10 +80,10 @@ class Writer:
         self._leading.nudge()
 
     def _do(self, work: Work) -> Any:
-        self._line.waiting.append(work)
         try:
+            self._line.waiting.append(work)
             while not work.settled:
-                if self._lock.acquire(False):
+                if self._hold.take(work):
                     self._lead_and_unlock(work)
                 else:
                     work.nap()
@@ -96,35 +95,41 @@ class Writer:
         return work.result
 
     def _leave(self, work: Work) -> None:
-        """Ctrl-C in a caller: its work is not begun if nobody has. What a leader has is settled before anybody asks for it."""
+        """Ctrl-C in a caller: its work is not begun if nobody has, and it keeps no lock. What a leader has is settled before anybody asks for it."""
+        work.gone = True
+        if self._hold.held_by(work):
+            try:
+                self._go_over()
+            finally:
+                self._hold.let_go()
         if not work.leave():
             self._see_settled(work)
         self._nudge()
 
     def _see_settled(self, work: Work) -> None:
-        while not work.settled and not self._lock.acquire(False):
+        while not work.settled and not self._hold.take(work):
             work.nap()
-        if not work.settled:
-            self._lock.release()
+        if self._hold.held_by(work):
+            self._hold.let_go()
 
     def _lead_queued(self) -> bool:
-        if not self._line:
+        """By the thread. Where somebody leads already, that one sees to what has come meanwhile."""
+        if not self._line or not self._hold.take(self._leading):
             return False
-        self._lock.acquire()
-        self._lead_and_unlock(None)
+        self._lead_and_unlock(self._leading)
         return True
 
-    def _lead_and_unlock(self, own: Work | None) -> None:
+    def _lead_and_unlock(self, who: Work | leading.Leading) -> None:
         sleepers: Sequence[Nudge] = ()
         try:
             sleepers = self._lead()
         except BaseException:
-            if own is not None:
-                own.gone = True
+            if isinstance(who, Work):
+                who.gone = True
             sleepers = self._go_over()
             raise
         finally:
-            self._lock.release()
+            self._hold.let_go()
             for sleeper in sleepers:
                 sleeper.give()
             self._nudge()
@@ -287,7 +292,9 @@ class Writer:
     def close(self, last: Operation) -> None:
         """Write what is queued, do one last thing if the server can be reached, then refuse everything."""
         sleepers: list[Nudge] = []
-        self._lock.acquire()
+        mine = Work(None, None, None)
+        while not self._hold.take(mine):
+            mine.nap()
         try:
             while self._line:
                 sleepers += self._lead()
@@ -299,7 +306,7 @@ class Writer:
                     sleepers += self._lead()
             finally:
                 self._drop()
-                self._lock.release()
+                self._hold.let_go()
                 for sleeper in sleepers:
                     sleeper.give()
                 self._leading.end()

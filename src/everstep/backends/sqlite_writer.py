@@ -11,10 +11,9 @@ writes again after the disk failed at COMMIT: what is on disk is unknown then.
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import apsw
@@ -48,23 +47,29 @@ class Writer:
         self._connect = connect
         self._path = path
         self._seen = seen
-        self._lock = threading.Lock()
+        self._hold = leading.Hold()
         self._line: leading.Line[Work] = leading.Line()
         self._transaction: Transaction | None = None
         self._failure: str | None = None
         self._committing: Sequence[Work] | None = None
         self._closed = False
         self._guests: deque[Nudge] = deque()
+        self._handing: list[Nudge] = []  # the guest that gets the lock next
+        self._resting: Nudge | None = None
         self._leading = leading.Leading(self._lead_queued)
 
     def call(self, operation: Operation, argument: Any) -> Any:
         """Do one operation and return its result when it is durable."""
         work = Work(operation, argument, None)
-        self._line.waiting.append(work)
-        if self._lock.acquire(False):
-            self._lead_and_unlock(work)
-        if not work.settled:
-            self._wait(work)
+        try:
+            self._line.waiting.append(work)
+            if self._hold.take(work):
+                self._lead_and_unlock(work)
+            if not work.settled:
+                self._wait(work)
+        except BaseException:
+            self._leave(work)
+            raise
         if work.error is not None:
             raise work.error
         return work.result
@@ -77,45 +82,50 @@ class Writer:
 
     def _wait(self, work: Work) -> None:
         """Sleep until the work is settled. To be woken unsettled means that nobody leads: then lead."""
-        try:
-            while not work.settled:
-                if self._lock.acquire(False):
-                    self._lead_and_unlock(work)
-                else:
-                    work.nap()  # not for long: Ctrl-C in a leader may have cost us the call
-        except BaseException:
-            # Ctrl-C in the sleeper: its turn to lead must not be lost with it, and what a leader has is settled before anybody asks.
-            if not work.leave():
-                self._see_settled(work)
-            self._nudge()
-            raise
+        while not work.settled:
+            if self._hold.take(work):
+                self._lead_and_unlock(work)
+            else:
+                work.nap()  # not for long: Ctrl-C in a leader may have cost us the call
+
+    def _leave(self, work: Work) -> None:
+        """Ctrl-C in a caller: its turn to lead must not be lost with it, nor the lock, and what a leader has is settled before anybody asks."""
+        work.gone = True
+        if self._hold.held_by(work):
+            try:
+                self._go_over()
+            finally:
+                self._unlock(work)
+        if not work.leave():
+            self._see_settled(work)
+        self._nudge()
 
     def _see_settled(self, work: Work) -> None:
         """Wait for a leader that has the work in hand; it needs no longer than one transaction."""
         while not work.settled:
-            if self._lock.acquire(False):
-                self._unlock()
+            if self._hold.take(work):
+                self._unlock(work)
                 return
             work.nap()
 
     def _lead_queued(self) -> bool:
-        if not self._line:
+        """By the thread. Where somebody leads already, that one sees to what has come meanwhile."""
+        if not self._line or not self._hold.take(self._leading):
             return False
-        self._lock.acquire()
-        self._lead_and_unlock(None)
+        self._lead_and_unlock(self._leading)
         return True
 
-    def _lead_and_unlock(self, own: Work | None) -> None:
+    def _lead_and_unlock(self, who: Work | leading.Leading) -> None:
         sleepers: Sequence[Nudge] = ()
         try:
             sleepers = self._lead()
         except BaseException:
-            if own is not None:
-                own.gone = True
+            if isinstance(who, Work):
+                who.gone = True
             sleepers = self._go_over()
             raise
         finally:
-            self._unlock()
+            self._unlock(who)
             for sleeper in sleepers:
                 sleeper.give()
 
@@ -143,23 +153,28 @@ class Writer:
         self._line.put_back()
         return self._line.tell()
 
-    def _unlock(self) -> None:
+    def _unlock(self, who: object) -> None:
         """Hand the lock to the guest that waits for it, or let it go and see that somebody leads what has come meanwhile."""
         while True:
-            if self._guests and (guest := self._next_guest()) is not None:
+            if (self._guests or self._handing) and (guest := self._next_guest(who)) is not None:
+                self._hold.pass_to(guest)
+                self._handing.clear()
                 guest.give()
                 return
-            self._lock.release()
-            if not self._guests or not self._lock.acquire(False):
+            self._hold.let_go()
+            if not self._guests or not self._hold.take(who):
                 break  # otherwise a guest came between the look and the release, and sleeps
         if self._line.waiting:
             self._nudge()
 
-    def _next_guest(self) -> Nudge | None:
-        try:
-            return self._guests.popleft()
-        except IndexError:
-            return None  # it was interrupted, and has gone
+    def _next_guest(self, who: object) -> Nudge | None:
+        """Taken out of the queue and noted in one operation: whoever is interrupted after it hands over to the same one."""
+        if self._handing and self._handing[0] is who:
+            self._handing.clear()  # that was told to it, and not to the list
+        if not self._handing:
+            with suppress(IndexError):  # it was interrupted, and has gone
+                self._handing.extend(map(deque.popleft, (self._guests,)))
+        return self._handing[0] if self._handing else None
 
     def _nudge(self) -> None:
         try:
@@ -256,31 +271,37 @@ class Writer:
         if self._failure is None:
             self._failure = reason
 
-    def _take(self) -> None:
-        """Take the lock in turn. Its holder hands it over: a loop of commits would have it again before a sleeper wakes up."""
+    def _take(self) -> Nudge:
+        """Take the lock in turn; give what it is let go with. Its holder hands it over: a loop of commits would have it again before a sleeper wakes up."""
         mine = Nudge()
-        self._guests.append(mine)
         try:
-            if self._lock.acquire(False):
+            self._guests.append(mine)
+            if self._hold.take(mine):
                 self._guests.remove(mine)
             else:
-                mine.wait()
+                self._await_turn(mine)
         except BaseException:
             self._turn_away(mine)
             raise
+        return mine
+
+    def _await_turn(self, guest: Nudge) -> None:
+        while not self._hold.held_by(guest):
+            guest.wait(leading.PATIENCE)  # not for long: Ctrl-C in the holder may have cost us the call
 
     def _turn_away(self, guest: Nudge) -> None:
-        """Ctrl-C in a guest. If the lock is being handed to it, it takes it and lets it go."""
+        """Ctrl-C in a guest. If the lock is being handed to it, it takes it; if it has it, it lets it go."""
         try:
             self._guests.remove(guest)
         except ValueError:
-            guest.wait()
-            self._unlock()
+            self._await_turn(guest)
+        if self._hold.held_by(guest):
+            self._unlock(guest)
 
     @contextmanager
     def alone(self) -> Iterator[None]:
         """Keep every writer out, of all processes, for a moment. Callers that wait are served afterwards."""
-        self._take()
+        guest = self._take()
         try:
             self._ready().begin()
             yield
@@ -288,14 +309,14 @@ class Writer:
             try:
                 self._take_back()
             finally:
-                self._unlock()
+                self._unlock(guest)
 
     def rest(self) -> None:
         """Wait until nobody writes, and let nobody begin."""
-        self._take()
+        self._resting = self._take()
 
     def go_on(self) -> None:
-        self._unlock()
+        self._unlock(self._resting)
 
     def abandon(self) -> None:
         """In a forked child: nobody is here to wait for what was queued, and the connection must go."""
@@ -310,7 +331,7 @@ class Writer:
     def close(self) -> None:
         """Write what is queued, then refuse everything."""
         sleepers: list[Nudge] = []
-        self._take()
+        guest = self._take()
         try:
             while self._line:
                 sleepers += self._lead()
@@ -321,7 +342,7 @@ class Writer:
                     sleepers += self._lead()
             finally:
                 self._disconnect()
-                self._unlock()
+                self._unlock(guest)
                 for sleeper in sleepers:
                     sleeper.give()
                 self._leading.end()

@@ -125,21 +125,24 @@ def _zstd(content: bytes, level: int) -> bytes:
         pool = _local.pool = {}
     short = len(content) <= _SHORT
     compressor = pool.get((level, short))
-    if compressor is None:
-        options: dict[int, int] = {_PARAMETER.compression_level: level}
-        if short and level > 0:
-            options.update({_PARAMETER.window_log: 13, _PARAMETER.hash_log: 11})
-        compressor = pool[level, short] = zstd.ZstdCompressor(options=options)
     try:
+        if compressor is None:
+            options: dict[int, int] = {_PARAMETER.compression_level: level}
+            if short and level > 0:
+                options.update({_PARAMETER.window_log: 13, _PARAMETER.hash_log: 11})
+            compressor = pool[level, short] = zstd.ZstdCompressor(options=options)
         packed: bytes = compressor.compress(content, zstd.ZstdCompressor.FLUSH_FRAME)
     except zstd.ZstdError:  # for want of memory: it is stored as it is, and this compressor is not used again
-        del pool[level, short]
+        pool.pop((level, short), None)
         return content
     return packed
 
 
 def _unzstd(packed: bytes, size: int) -> bytes:
-    decompressor = zstd.ZstdDecompressor()
+    try:
+        decompressor = zstd.ZstdDecompressor()
+    except zstd.ZstdError as error:  # nothing was looked at yet
+        raise MemoryError(str(error)) from error
     content: bytes = decompressor.decompress(packed, max_length=size + 1)
     if not decompressor.eof or decompressor.unused_data:
         raise zstd.ZstdError("the frame does not end where it should")

@@ -20,6 +20,7 @@ from types import ModuleType, TracebackType
 from typing import Any
 
 PATIENCE = 60.0
+_TO_WRITE = 15.0
 _TRACE = "everstep-trace"
 _context = multiprocessing.get_context("forkserver")
 _USED = (
@@ -86,11 +87,18 @@ class Actor:
         told = [f"state {_state(self.pid)}"]
         with suppress(OSError):
             os.kill(self.pid, signal.SIGUSR1)
-            time.sleep(1)  # for it to write
             task = Path(f"/proc/{self.pid}")
             told += [f"thread {thread.name}: {(thread / 'syscall').read_text()}" for thread in sorted((task / "task").iterdir())]
-            told += [fd.read_text() for fd in (task / "fd").iterdir() if _TRACE in str(fd.readlink())]
+            told.append(self._trace(task / "fd"))
         return "\n".join(told)
+
+    def _trace(self, files: Path) -> str:
+        """What the process writes of its calls; it may be long in getting to it."""
+        limit, seen, before = time.monotonic() + _TO_WRITE, "", " "
+        while (not seen or seen != before) and time.monotonic() < limit:
+            time.sleep(0.2)
+            before, seen = seen, "\n".join(fd.read_text() for fd in files.iterdir() if _TRACE in str(fd.readlink()))
+        return seen
 
     def kill(self) -> None:
         """kill -9, and wait until it is gone."""

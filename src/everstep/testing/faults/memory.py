@@ -129,13 +129,15 @@ def _begin(pipe: Connection, path: Path, spare: int, early: bool = False) -> Act
     gc.collect()
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     hard = resource.getrlimit(resource.RLIMIT_AS)[1]
-    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + spare, hard))
+    acts.limits = (pages * resource.getpagesize() + spare, hard), (hard, hard)
+    resource.setrlimit(resource.RLIMIT_AS, acts.limits[0])
     return acts
 
 
 def _end(acts: Acts, pipe: Connection) -> None:
-    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
-    resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
+    if acts.limits is not None:
+        resource.setrlimit(resource.RLIMIT_AS, acts.limits[1])
+        acts.limits = None
     acts.save(TURNS)
     acts.leave()
     acts.close()

@@ -6,6 +6,7 @@ Each call of the public API works, or raises a MemoryError, an error of ours or 
 from __future__ import annotations
 
 import errno
+import resource
 import shutil
 import signal
 from collections.abc import Callable
@@ -26,6 +27,7 @@ PARTS = (4 * KB, 100 * KB, 20 * KB, 300 * KB, 20)
 PREPARED = 12
 Told = dict[str, Any]
 Around = Callable[[Callable[[], Told]], Told]
+Limit = tuple[int, int]
 
 
 def _part(turn: int) -> Told:
@@ -62,18 +64,22 @@ class Acts:
         self._pipe = pipe
         self._early = early
         self.around = around
+        self.limits: tuple[Limit, Limit] | None = None  # the memory that there is while something is tried, and while it is told
         self._handle = store.run("r").__enter__()
 
     def _try(self, what: str, act: Callable[[], Told]) -> None:
+        told: Told | None = None
+        problem: BaseException | None = None
         try:
             told = act() if self.around is None else self.around(act)
-        except (MemoryError, EverstepError) as error:
-            told = {"error": f"{type(error).__name__}: {str(error)[:200]}"}
-        except OSError as error:
-            told = {"error": repr(error), "strange": error.errno != errno.ENOMEM}
-        except BaseException as error:  # noqa: BLE001 -- whatever else comes out is a fault, and is told
-            told = {"error": repr(error), "strange": True}
-        self._pipe.send({"what": what, **told})
+        except BaseException as error:  # noqa: BLE001 -- whatever comes out is told
+            problem = error
+        if self.limits is not None:
+            resource.setrlimit(resource.RLIMIT_AS, self.limits[1])
+        self._pipe.send({"what": what, **(told if problem is None and told is not None else _told_of(problem))})
+        problem = None
+        if self.limits is not None:
+            resource.setrlimit(resource.RLIMIT_AS, self.limits[0])
 
     def save(self, turn: int) -> None:
         def act() -> Told:
@@ -139,6 +145,13 @@ class Acts:
             return {}
 
         self._try("close", act)
+
+
+def _told_of(problem: BaseException | None) -> Told:
+    """What a call raised; strange if it is neither one of ours nor a word for too little memory."""
+    if isinstance(problem, (MemoryError, EverstepError)):
+        return {"error": f"{type(problem).__name__}: {str(problem)[:200]}"}
+    return {"error": repr(problem), "strange": not (isinstance(problem, OSError) and problem.errno == errno.ENOMEM)}
 
 
 def settle(where: str, path: Path, told: list[Told], ended: bool, known: dict[str, list[int]], count: Count) -> None:
