@@ -1,6 +1,8 @@
-"""What group commits have in common: work in line, how those who wait for it learn of its end, and the thread that leads what nobody waits for.
+"""What group commits have in common: work in line, those who lead it and wait for it, and the thread that leads what nobody waits for.
 
-Relies on a writer to lead. A leader may be interrupted, or find no memory, between any two operations: what is in line stays in line until it
+A caller puts its work into the line and tries to take the lock. Who gets it leads: it does everything that is in line, in order, and wakes those
+whose work that was. Who does not get it sleeps until its work is settled, or until it is its turn to lead. A single caller pays for one
+lock and no switch of threads. Relies on a writer for what it is to lead. A leader may be interrupted, or find no memory, between any two operations: what is in line stays in line until it
 is settled and told, and the next leader goes on from there. The thread starts with the first work that needs it and ends with its store.
 """
 
@@ -8,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 from everstep.backends.base import Done
@@ -154,3 +156,99 @@ class Leading:
     def end(self) -> None:
         """When everything is written."""
         self._service.end()
+
+
+class Leaders(Generic[W]):
+    """Whoever has work to be done leads, or waits for one who does. A backend says what it is to lead, and to go over what a leader left."""
+
+    def __init__(self) -> None:
+        self._line: Line[W] = Line()
+        self._hold = Hold()
+        self._leading = Leading(self._lead_queued)
+
+    def _do(self, work: W) -> Any:
+        """Have work done, here or by another; return its result. Interrupted, it leaves the work done or never to be done."""
+        try:
+            self._line.waiting.append(work)
+            while not work.settled:  # to be woken unsettled means that nobody leads
+                if self._hold.take(work):
+                    self._lead_and_unlock(work)
+                else:
+                    work.nap()  # not for long: Ctrl-C in a leader may have cost us the call
+        except BaseException:
+            self._leave(work)
+            raise
+        if work.error is not None:
+            raise work.error
+        return work.result
+
+    def _hand_in(self, work: W) -> None:
+        """Have work done soon, by the thread if nobody else leads."""
+        self._leading.start()
+        self._line.waiting.append(work)
+        self._leading.nudge()
+
+    def _leave(self, work: W) -> None:
+        """Ctrl-C in a caller: its turn to lead must not be lost with it, nor the lock, and what a leader has is settled before anybody asks."""
+        work.gone = True
+        if self._hold.held_by(work):
+            try:
+                self._go_over()
+            finally:
+                self._unlock(work)
+        if not work.leave():
+            self._see_settled(work)
+        self._nudge()
+
+    def _see_settled(self, work: W) -> None:
+        """Wait for a leader that has the work in hand; it needs no longer than one transaction."""
+        while not work.settled:
+            if self._hold.take(work):
+                self._unlock(work)
+                return
+            work.nap()
+
+    def _lead_queued(self) -> bool:
+        """By the thread. Where somebody leads already, that one sees to what has come meanwhile."""
+        if not self._line or not self._hold.take(self._leading):
+            return False
+        self._lead_and_unlock(self._leading)
+        return True
+
+    def _lead_and_unlock(self, who: W | Leading) -> None:
+        sleepers: Sequence[Nudge] = ()
+        try:
+            sleepers = self._lead()
+        except BaseException:
+            if isinstance(who, Work):
+                who.gone = True
+            sleepers = self._go_over()
+            raise
+        finally:
+            self._unlock(who)
+            for sleeper in sleepers:
+                sleeper.give()
+
+    def _lead(self) -> Sequence[Nudge]:
+        """Do what is in line, a batch of it at most; return who sleeps for it."""
+        raise NotImplementedError
+
+    def _go_over(self) -> Sequence[Nudge]:
+        """After a leader that was interrupted: settle what it did, leave the rest to the next one."""
+        raise NotImplementedError
+
+    def _unlock(self, _who: object) -> None:
+        """Let the lock go, and see that somebody leads what has come meanwhile."""
+        self._hold.let_go()
+        if self._line.waiting:
+            self._nudge()
+
+    def _nudge(self) -> None:
+        try:
+            first = self._line.waiting[0]
+        except IndexError:
+            return  # another leader was faster
+        if first.done is not None or first.gone:
+            self._leading.nudge()
+        elif first.wake is not None:
+            first.wake.give()

@@ -1,8 +1,6 @@
 """Group commit on PostgreSQL: one transaction, one round trip and one fsync of the server for all commits that wait at the same time.
 
-A caller puts its work into the queue and tries to take the lock. Who gets it leads: it sends everything that is queued, in order, and
-wakes those whose work that was. Commits that follow each other go as one pipeline; other work goes alone. Work that nobody waits for
-(`submit`) is led by a thread that starts with the first such work.
+Relies on `leading` for who sends when. Commits that follow each other go as one pipeline; other work goes alone.
 
 A connection that is lost on the way leaves it open whether the commit happened. It is then asked for once more, with the same fence: what
 happened is found by its digests and not done again, what did not happen is done now. So it ends in yes or no, or, if the server stays
@@ -49,10 +47,11 @@ class Work(leading.Work):
         self.again = False
 
 
-class Writer:
+class Writer(leading.Leaders[Work]):
     """The one way to write in this process, for one store."""
 
     def __init__(self, address: Address, bucket: int, patience: float) -> None:
+        super().__init__()
         self.bucket = bucket
         self.sql = address.load("write")
         self._address = address
@@ -60,9 +59,6 @@ class Writer:
         self._connection: Connection | None = None
         self._quick: Quick | None = None
         self._prepares = True
-        self._line: leading.Line[Work] = leading.Line()
-        self._hold = leading.Hold()
-        self._leading = leading.Leading(self._lead_queued)
         self._closed = False
 
     def commit(self, commit: Commit) -> None:
@@ -75,64 +71,7 @@ class Writer:
 
     def submit(self, commit: Commit, done: Done) -> None:
         """Make a commit durable soon; `done` is called when it is settled."""
-        self._leading.start()
-        self._line.waiting.append(Work(commit, None, done))
-        self._leading.nudge()
-
-    def _do(self, work: Work) -> Any:
-        try:
-            self._line.waiting.append(work)
-            while not work.settled:
-                if self._hold.take(work):
-                    self._lead_and_unlock(work)
-                else:
-                    work.nap()
-        except BaseException:
-            self._leave(work)
-            raise
-        if work.error is not None:
-            raise work.error
-        return work.result
-
-    def _leave(self, work: Work) -> None:
-        """Ctrl-C in a caller: its work is not begun if nobody has, and it keeps no lock. What a leader has is settled before anybody asks for it."""
-        work.gone = True
-        if self._hold.held_by(work):
-            try:
-                self._go_over()
-            finally:
-                self._hold.let_go()
-        if not work.leave():
-            self._see_settled(work)
-        self._nudge()
-
-    def _see_settled(self, work: Work) -> None:
-        while not work.settled and not self._hold.take(work):
-            work.nap()
-        if self._hold.held_by(work):
-            self._hold.let_go()
-
-    def _lead_queued(self) -> bool:
-        """By the thread. Where somebody leads already, that one sees to what has come meanwhile."""
-        if not self._line or not self._hold.take(self._leading):
-            return False
-        self._lead_and_unlock(self._leading)
-        return True
-
-    def _lead_and_unlock(self, who: Work | leading.Leading) -> None:
-        sleepers: Sequence[Nudge] = ()
-        try:
-            sleepers = self._lead()
-        except BaseException:
-            if isinstance(who, Work):
-                who.gone = True
-            sleepers = self._go_over()
-            raise
-        finally:
-            self._hold.let_go()
-            for sleeper in sleepers:
-                sleeper.give()
-            self._nudge()
+        self._hand_in(Work(commit, None, done))
 
     def _lead(self) -> Sequence[Nudge]:
         """Send what is in line, a batch of it at most; return who sleeps for it."""
@@ -151,16 +90,6 @@ class Writer:
             work.again = work.again or not work.settled
         self._line.put_back()
         return self._line.tell()
-
-    def _nudge(self) -> None:
-        try:
-            first = self._line.waiting[0]
-        except IndexError:
-            return
-        if first.done is not None or first.gone:
-            self._leading.nudge()
-        elif first.wake is not None:
-            first.wake.give()
 
     def _serve(self, group: list[Work]) -> None:
         """Do one operation or some commits, again until it is known what became of them or the server stayed away too long."""

@@ -1,11 +1,6 @@
 """Group commit: one transaction and one fsync for all writes that wait at the same time.
 
-A caller puts its work into the queue and tries to take the lock. Who gets it leads: it writes everything that is queued, in
-order, and wakes those whose work that was. Who does not get it sleeps until its work is settled, or until it is its turn
-to lead. A single caller pays for one lock and no switch of threads. Work that nobody waits for (`submit`) is led by a thread
-that starts with the first such work.
-
-Relies on Transaction for what the work does. Never lets the refusal or failure of one work fail another one, and never
+Relies on `leading` for who writes when, and on Transaction for what the work does. Never lets the refusal or failure of one work fail another one, and never
 writes again after the disk failed at COMMIT: what is on disk is unknown then.
 """
 
@@ -40,15 +35,14 @@ class Work(leading.Work):
         self.argument = argument
 
 
-class Writer:
+class Writer(leading.Leaders[Work]):
     """The one way to write in this process, for one store."""
 
     def __init__(self, connect: Callable[[], apsw.Connection], path: str, seen: Callable[[int], None]) -> None:
+        super().__init__()
         self._connect = connect
         self._path = path
         self._seen = seen
-        self._hold = leading.Hold()
-        self._line: leading.Line[Work] = leading.Line()
         self._transaction: Transaction | None = None
         self._failure: str | None = None
         self._committing: Sequence[Work] | None = None
@@ -56,78 +50,14 @@ class Writer:
         self._guests: deque[Nudge] = deque()
         self._handing: list[Nudge] = []  # the guest that gets the lock next
         self._resting: Nudge | None = None
-        self._leading = leading.Leading(self._lead_queued)
 
     def call(self, operation: Operation, argument: Any) -> Any:
         """Do one operation and return its result when it is durable."""
-        work = Work(operation, argument, None)
-        try:
-            self._line.waiting.append(work)
-            if self._hold.take(work):
-                self._lead_and_unlock(work)
-            if not work.settled:
-                self._wait(work)
-        except BaseException:
-            self._leave(work)
-            raise
-        if work.error is not None:
-            raise work.error
-        return work.result
+        return self._do(Work(operation, argument, None))
 
     def submit(self, operation: Operation, argument: Any, done: Done) -> None:
         """Do one operation soon; `done` is called when it is settled."""
-        self._leading.start()
-        self._line.waiting.append(Work(operation, argument, done))
-        self._leading.nudge()
-
-    def _wait(self, work: Work) -> None:
-        """Sleep until the work is settled. To be woken unsettled means that nobody leads: then lead."""
-        while not work.settled:
-            if self._hold.take(work):
-                self._lead_and_unlock(work)
-            else:
-                work.nap()  # not for long: Ctrl-C in a leader may have cost us the call
-
-    def _leave(self, work: Work) -> None:
-        """Ctrl-C in a caller: its turn to lead must not be lost with it, nor the lock, and what a leader has is settled before anybody asks."""
-        work.gone = True
-        if self._hold.held_by(work):
-            try:
-                self._go_over()
-            finally:
-                self._unlock(work)
-        if not work.leave():
-            self._see_settled(work)
-        self._nudge()
-
-    def _see_settled(self, work: Work) -> None:
-        """Wait for a leader that has the work in hand; it needs no longer than one transaction."""
-        while not work.settled:
-            if self._hold.take(work):
-                self._unlock(work)
-                return
-            work.nap()
-
-    def _lead_queued(self) -> bool:
-        """By the thread. Where somebody leads already, that one sees to what has come meanwhile."""
-        if not self._line or not self._hold.take(self._leading):
-            return False
-        self._lead_and_unlock(self._leading)
-        return True
-
-    def _lead_and_unlock(self, who: Work | leading.Leading) -> None:
-        sleepers: Sequence[Nudge] = ()
-        try:
-            sleepers = self._lead()
-        except BaseException:
-            if isinstance(who, Work):
-                who.gone = True
-            sleepers = self._go_over()
-            raise
-        finally:
-            self._unlock(who)
-            for sleeper in sleepers:
-                sleeper.give()
+        self._hand_in(Work(operation, argument, done))
 
     def _lead(self) -> Sequence[Nudge]:
         """Write what is in line, a batch of it at most; return who sleeps for it."""
@@ -175,16 +105,6 @@ class Writer:
             with suppress(IndexError):  # it was interrupted, and has gone
                 self._handing.extend(map(deque.popleft, (self._guests,)))
         return self._handing[0] if self._handing else None
-
-    def _nudge(self) -> None:
-        try:
-            first = self._line.waiting[0]
-        except IndexError:
-            return  # another leader was faster
-        if first.done is not None or first.gone:
-            self._leading.nudge()
-        elif first.wake is not None:
-            first.wake.give()
 
     def _write(self, batch: Sequence[Work], late: bool = False) -> None:
         """One transaction for the batch; if it breaks before COMMIT, one for each, so that only the culprit fails."""
