@@ -2,8 +2,10 @@
 
 A caller puts its work into the line and tries to take the lock. Who gets it leads: it does everything that is in line, in order, and wakes those
 whose work that was. Who does not get it sleeps until its work is settled, or until it is its turn to lead. A single caller pays for one
-lock and no switch of threads. Relies on a writer for what it is to lead. A leader may be interrupted, or find no memory, between any two operations: what is in line stays in line until it
-is settled and told, and the next leader goes on from there. The thread starts with the first work that needs it and ends with its store.
+lock and no switch of threads. Relies on a writer for what it is to lead.
+
+A leader may be interrupted, or find no memory, between any two operations: what is in line stays in line until it is settled and told, and the
+next leader goes on from there. The thread starts with the first work that needs it and ends with its store.
 """
 
 from __future__ import annotations
