@@ -263,3 +263,24 @@ def test_threads_that_commit_beside_deferred_ones_lose_none(backend: Backend) ->
     assert until(lambda: len(heard) == 8 * 16)
     assert set(heard) == {None}
     assert [backend.run(name) for name in rows] == list(rows.values())
+
+
+def test_a_lock_that_the_thread_could_not_let_go_is_let_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = SqliteBackend(tmp_path / "s.db")
+    row = a_run(backend, "r")
+    writer, unlock, failures = backend._writer, backend._writer._unlock, [MemoryError]
+
+    def without_memory(who: object) -> None:
+        if failures and who is writer._leading:
+            raise failures.pop()
+        unlock(who)
+
+    monkeypatch.setattr(writer, "_unlock", without_memory)
+    commit, heard = next_commit(row, b"x"), list[BaseException | None]()
+    backend.submit(commit, heard.append)
+    assert until(lambda: heard == [None])
+    closing = threading.Thread(target=backend.close, daemon=True)  # waits for the lock, with nothing in line
+    closing.start()
+    closing.join(PATIENCE)
+    assert not closing.is_alive()
+    assert not failures

@@ -11,6 +11,7 @@ next leader goes on from there. The thread starts with the first work that needs
 from __future__ import annotations
 
 import sys
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
@@ -123,8 +124,7 @@ class Line(Generic[W]):
         batch = self.batch
         sleepers = [work.wake for work in batch if work.wake is not None]
         for work in batch:
-            if work.done is not None:
-                work.tell()
+            work.tell()
         batch.clear()
         return sleepers
 
@@ -160,7 +160,7 @@ class Leading:
         self._service.end()
 
 
-class Leaders(Generic[W]):
+class Leaders(ABC, Generic[W]):
     """Whoever has work to be done leads, or waits for one who does. A backend says what it is to lead, and to go over what a leader left."""
 
     def __init__(self) -> None:
@@ -211,8 +211,8 @@ class Leaders(Generic[W]):
             work.nap()
 
     def _lead_queued(self) -> bool:
-        """By the thread. Where somebody leads already, that one sees to what has come meanwhile."""
-        if not self._line or not self._hold.take(self._leading):
+        """By the thread. Where somebody leads already, that one sees to what has come meanwhile. A lock that it could not let go is let go now."""
+        if not (self._line or self._hold.held_by(self._leading)) or not self._hold.take(self._leading):
             return False
         self._lead_and_unlock(self._leading)
         return True
@@ -231,13 +231,13 @@ class Leaders(Generic[W]):
             for sleeper in sleepers:
                 sleeper.give()
 
+    @abstractmethod
     def _lead(self) -> Sequence[Nudge]:
         """Do what is in line, a batch of it at most; return who sleeps for it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _go_over(self) -> Sequence[Nudge]:
         """After a leader that was interrupted: settle what it did, leave the rest to the next one."""
-        raise NotImplementedError
 
     def _unlock(self, _who: object) -> None:
         """Let the lock go, and see that somebody leads what has come meanwhile."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import select
 import time
+from contextlib import suppress
 from typing import Any
 
 import psycopg
@@ -49,7 +50,8 @@ class Quick:
         except psycopg.Error:
             raise
         except BaseException:
-            self._hear_out()
+            with suppress(psycopg.Error):  # it is lost on top of that: Ctrl-C remains Ctrl-C
+                self._hear_out()
             raise
         found = (result.get_value(0, column) for column in range(result.nfields))
         return tuple(None if data is None else int.from_bytes(data, signed=True) for data in found)
