@@ -50,6 +50,7 @@ def words(app: App, event: dict[str, Any]) -> str:
         "left": f"{run} is left to other workers: {why}",
         "dead_letter": f"{run} goes to dead-letter: {why}",
         "trouble": f"{why} [{event.get('code')}]",
+        "blocked": f"a blocking call holds up all async runs of this worker: {cell(str(event.get('where')), 300)}",
         "given_back": f"{run} given back: {why}",
         "started": "", "stopping": "", "stopped": "",
     }  # fmt: skip

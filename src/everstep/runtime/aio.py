@@ -19,6 +19,7 @@ from everstep.clock import clock
 from everstep.runtime import gates, signals
 from everstep.runtime.asteps import adrive
 from everstep.runtime.context import frame
+from everstep.runtime.offload import offload
 from everstep.runtime.run import Run, options_of
 from everstep.runtime.step_options import ABSENT
 from everstep.runtime.steps import Ticket, begin
@@ -115,7 +116,7 @@ class AsyncRun:
     async def enter(cls, run: Run) -> AsyncRun:
         run._async = True
         run._task = asyncio.current_task()
-        entering = asyncio.ensure_future(asyncio.to_thread(run._enter))
+        entering = offload(run._enter)
         try:
             await asyncio.shield(entering)
         except asyncio.CancelledError:  # the thread can't be stopped: give the lease back when it has got it
@@ -133,7 +134,7 @@ class AsyncRun:
         run._closing = True
         error = signals.told(run, problem[1])
         try:
-            await asyncio.shield(asyncio.to_thread(run._leave, error))
+            await asyncio.shield(offload(run._leave, error))
         finally:
             run._leave_frame()
             signals.unwatch(run)
@@ -171,7 +172,7 @@ class AsyncRun:
                 pass
         if run._durability != "sync":
             if run._full():
-                await asyncio.to_thread(run._make_room)
+                await offload(run._make_room)
             return run._commit(build, run._defer)
         future = asyncio.get_running_loop().create_future()
         bridge = _bridge()
@@ -244,7 +245,7 @@ class AsyncRun:
             self._run._listen()
 
     async def flush(self) -> None:
-        await asyncio.to_thread(self._run.flush)
+        await offload(self._run.flush)
 
 
 class AsyncStore:

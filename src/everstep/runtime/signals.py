@@ -138,6 +138,13 @@ def _cancel(task: Any) -> None:
         task.cancel()
 
 
+def stop_idle(run: Run) -> None:
+    """Cancel the task of an async run of a worker that is to stop, unless a step is running: that one is finished first. From any thread."""
+    task = run._task
+    if run._async and task is not None:
+        task.get_loop().call_soon_threadsafe(lambda: None if run._flight or run._closing else task.cancel())
+
+
 def _say(number: int) -> None:
     """A person at a terminal should know that the signal was heard, and what a second one does."""
     steps = [address for run in _open for address in run._flight]

@@ -1,19 +1,19 @@
 """A process that drives runs: takes them from queues, goes on with those whose worker died, wakes those whose time has come.
 
-One thread looks for work and gives it to others, one for each run that is driven. It sleeps until the store's bell rings, a run ends
+One thread looks for work and gives it to a `Crew`, which drives plain workflows in threads and async ones in one event loop. It sleeps until the store's bell rings, a run ends
 or something gets ready, and looks by itself once a second in case a bell was not heard. Any worker frees the runs of any dead one: there is
 nothing to configure and nobody in charge. Whatever goes wrong with one run ends that attempt alone.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -37,9 +37,11 @@ from everstep.records import RunRow, Status
 from everstep.runtime import operate, orders, schedules, signals
 from everstep.runtime import workflow as flows
 from everstep.runtime.bell import Bell
+from everstep.runtime.crew import Crew
 from everstep.runtime.ending import DEAD
 from everstep.runtime.enqueue import DEFAULT, check_queue
 from everstep.runtime.host import Host
+from everstep.runtime.offload import offload
 from everstep.runtime.outcome import Outcome
 from everstep.runtime.playback import taken_over
 from everstep.runtime.suspects import Suspects
@@ -54,6 +56,7 @@ MAX_DEATHS = 5
 _FORGET_SECONDS = 60.0
 
 Told = Callable[[dict[str, Any]], None]
+Prepare = Callable[[], Any]  # reads what an attempt needs, and gives the attempt
 
 
 class Job(Shape):
@@ -62,6 +65,9 @@ class Job(Shape):
     run: str
     workflow: str | None
     queue: str | None
+    row: RunRow | None = None  # where it was claimed: its lease is released if it can't be driven
+    attempt: Any = None
+    told_to_stop: bool = False
     began: float = field(default_factory=time.monotonic)
 
 
@@ -124,8 +130,8 @@ class Worker:
         about = {"restored": restored} if restored else {}
         self._say("started", worker=self._store.keeper.worker.id, queues=self.queues, concurrency=self.concurrency, **about)
         try:
-            with self._hearing_signals(), ThreadPoolExecutor(self.concurrency, "everstep-run") as pool:
-                self._loop(pool, until_idle)
+            with self._hearing_signals(), Crew(self.concurrency) as crew:
+                self._loop(crew, until_idle)
         finally:
             silence()
             self._tell_of_signal()
@@ -145,13 +151,13 @@ class Worker:
             self._say("trouble", error=str(error), code=error.code)
             return []
 
-    def _loop(self, pool: ThreadPoolExecutor, until_idle: bool) -> None:
+    def _loop(self, crew: Crew, until_idle: bool) -> None:
         while True:
             self._bell.clear()
             self._tell_of_signal()
             busy = True
             try:
-                busy = self._work(pool) or (until_idle and self._has_more())
+                busy = self._work(crew) or (until_idle and self._has_more())
             except StoreClosed:
                 raise
             except EverstepError as error:  # the store may be back soon, and nothing is lost meanwhile
@@ -161,18 +167,26 @@ class Worker:
                 return
             self._bell.wait(self._nap())
 
-    def _work(self, pool: ThreadPoolExecutor) -> bool:
+    def _work(self, crew: Crew) -> bool:
         """Look for work; gives whether there is any."""
         if self.stopping:
+            self._stop_idle()
             return False
         free = 0 if self._suspects.one_is_alone(self._store.backend, self.jobs) else self.concurrency - len(self.jobs)
         not_these = [*self._left, *list(self.jobs)]  # also what is driven here: others take it for abandoned if this process was asleep
         taken = self._store.keeper.claim(self.queues, flows.known(), free, not_these) if free else []
         for claimed in self._suspects.choose(taken, bool(self.jobs), self._decline):
-            self._begin(pool, claimed)
+            self._begin(crew, claimed)
         self._carry_out_orders()  # after that: what is wrong with an order or a schedule keeps nobody from working
-        self._look_after_others(pool)
+        self._look_after_others(crew)
         return bool(taken) or bool(self.jobs)
+
+    def _stop_idle(self) -> None:
+        """Async runs that are not in a step have nothing to finish."""
+        for job in list(self.jobs.values()):
+            if job.attempt is not None and not job.told_to_stop:
+                job.told_to_stop = True
+                signals.stop_idle(job.attempt.run)
 
     def _has_more(self) -> bool:
         """Whether something gets ready by itself that can be driven here."""
@@ -184,13 +198,14 @@ class Worker:
                     return True
         return False
 
-    def _begin(self, pool: ThreadPoolExecutor, claimed: Claimed) -> None:
+    def _begin(self, crew: Crew, claimed: Claimed) -> None:
         if claimed.row is None:
             self._leave(claimed.run, "its row is damaged")
             return
         self.counts.taken += 1
         self.counts.taken_over += claimed.before is not None
-        self._submit(pool, claimed.run, claimed.row.workflow, claimed.queue, lambda: self._drive(claimed), before=claimed.before)
+        job = Job(claimed.run, claimed.row.workflow, claimed.queue, claimed.row)
+        self._submit(crew, job, lambda: self._take_up(claimed), before=claimed.before)
 
     def _decline(self, run: str, row: RunRow) -> None:
         """Leave a run to a worker that has nothing else to do, or to this one when it has."""
@@ -198,22 +213,48 @@ class Worker:
         self._store.keeper.released()
         self._store.keeper.release(row)
 
-    def _submit(
-        self, pool: ThreadPoolExecutor, run: str, workflow: str | None, queue: str | None, drive: Callable[[], Any], **about: Any
-    ) -> None:
-        job = self.jobs[run] = Job(run, workflow, queue)
-        self._say("taken", run=run, workflow=workflow, queue=queue, **{name: value for name, value in about.items() if value is not None})
-        pool.submit(self._see_through, job, drive)
+    def _submit(self, crew: Crew, job: Job, prepare: Prepare, **about: Any) -> None:
+        self.jobs[job.run] = job
+        said = {name: value for name, value in about.items() if value is not None}
+        self._say("taken", run=job.run, workflow=job.workflow, queue=job.queue, **said)
+        flow = flows.by_name(job.workflow or "")
+        if flow is not None and flow.is_async:
+            crew.task(self._drive_task, job, prepare)
+        else:
+            crew.thread(self._drive, job, prepare)
 
-    def _see_through(self, job: Job, drive: Callable[[], Any]) -> None:
+    def _drive(self, job: Job, prepare: Prepare) -> None:
+        """Drive a run in this thread."""
         signals.ear.set(self._ear)
+        outcome, problem = None, None
         try:
-            outcome = drive()
+            attempt = job.attempt = prepare()
+            outcome = attempt and attempt.drive()
+        except BaseException as error:  # noqa: BLE001 - one attempt ends, not the worker
+            problem = error
+        self._ended(job, outcome, problem)
+
+    async def _drive_task(self, job: Job, prepare: Prepare) -> None:
+        """Drive a run in this task."""
+        signals.ear.set(self._ear)
+        outcome, problem = None, None
+        try:
+            attempt = job.attempt = await offload(prepare)
+            outcome = attempt and await attempt.drive()
+        except BaseException as error:  # noqa: BLE001 - one attempt ends, not the worker
+            problem = error
+        await asyncio.shield(offload(self._ended, job, outcome, problem))
+
+    def _ended(self, job: Job, outcome: Outcome | None, problem: BaseException | None) -> None:
+        try:
+            if problem is not None:
+                self._release(job)
+                raise problem
             if outcome is not None:
                 self._settled(job, outcome)
-        except (Interrupted, SystemExit) as error:  # the worker is to stop, or the whole program
+        except (Interrupted, SystemExit, asyncio.CancelledError) as error:  # the worker is to stop, or the whole program
             stopped = error if isinstance(error, Interrupted) else error.__cause__
-            self._count("given_back", job, "given back", reason=getattr(stopped, "reason", None) or str(error))
+            self._count("given_back", job, "given back", reason=getattr(stopped, "reason", None) or str(error) or "stopped")
         except (LostLease, LeaseHeld, NotFound) as error:
             self._count("lost", job, "lost", error=str(error))
         except (UnknownWorkflow, DefinitionChanged) as error:
@@ -227,6 +268,11 @@ class Worker:
             self.jobs.pop(job.run, None)
             self._bell.ring()
 
+    def _release(self, job: Job) -> None:
+        if job.row is not None:
+            with suppress(EverstepError):  # what cannot be given back now is made up for by the keeper
+                self._store.keeper.release(job.row)
+
     def _settled(self, job: Job, outcome: Outcome) -> None:
         name = outcome.status if outcome.status in ("succeeded", "failed", "waiting", "cancelled") else "given_back"
         said = {} if outcome.error is None else {"error": f"{type(outcome.error).__qualname__}: {outcome.error}"}
@@ -234,18 +280,13 @@ class Worker:
             said["reason"] = outcome.reason
         self._count(name, job, outcome.status, **said)
 
-    def _drive(self, claimed: Claimed) -> Outcome | None:
-        row = claimed.row
-        assert row is not None
-        try:
-            if claimed.deaths >= self._max_deaths:
-                self._bury(row, claimed.deaths)
-                return None
-            return flows.finish(flows.take_up(self._store, claimed))
-        except BaseException:
-            with suppress(EverstepError):  # what cannot be given back now is made up for by the keeper
-                self._store.keeper.release(row)
-            raise
+    def _take_up(self, claimed: Claimed) -> flows.Attempt | None:
+        """The attempt to drive a run that was claimed; None if too many workers died with it."""
+        if claimed.deaths < self._max_deaths:
+            return flows.take_up(self._store, claimed)
+        assert claimed.row is not None
+        self._bury(claimed.row, claimed.deaths)
+        return None
 
     def _bury(self, row: RunRow, deaths: int) -> None:
         """One worker after the other died with this run, and it did not get on: it is not tried again by itself."""
@@ -265,12 +306,15 @@ class Worker:
         self.counts.dead += 1
         self._say("dead-letter", run=row.id, workflow=row.workflow, deaths=deaths, error=error.message)
 
-    def _look_after_others(self, pool: ThreadPoolExecutor) -> None:
+    def _look_after_others(self, crew: Crew) -> None:
         """Once a second: what dead workers left, what is to be fired, and what waits outside of queues."""
         now = time.monotonic()
         if now - self._looked < LOOK_SECONDS:
             return
         self._looked = now
+        where = crew.blocked()
+        if where is not None:
+            self._say("blocked", where=where)
         backend = self._store.backend
         for run in [run for run, until in self._left.items() if until < now]:
             del self._left[run]
@@ -280,10 +324,10 @@ class Worker:
         self._give_back_unknown()
         self._fire()
         if self._recover:
-            self._wake(pool)
+            self._wake(crew)
             if now - self._orphans >= ORPHANS_SECONDS:
                 self._orphans = now
-                self._adopt(pool)
+                self._adopt(crew)
 
     def _fire(self) -> None:
         """What schedules have due. One that cannot be fired is told of when that is new, not every second."""
@@ -310,14 +354,14 @@ class Worker:
         for row in self._store.keeper.unknown():
             self._store.keeper.release(row)
 
-    def _wake(self, pool: ThreadPoolExecutor) -> None:
+    def _wake(self, crew: Crew) -> None:
         """Runs that wait outside of queues and whose time has come: children of others, and what a program started and left."""
         for run in operate.due(self._store, self.concurrency, outside=True):
             row = self._store.backend.run(run)
             if row is not None:
-                self._resume(pool, row)
+                self._resume(crew, row)
 
-    def _adopt(self, pool: ThreadPoolExecutor) -> None:
+    def _adopt(self, crew: Crew) -> None:
         """Runs outside of queues whose process died."""
         backend = self._store.backend
         held = {row.worker: row for _, row in backend.runs(Query(status=Status.RUNNING.value)) if row.worker is not None}
@@ -326,14 +370,13 @@ class Worker:
             return
         for _, row in backend.runs(Query(status=Status.RUNNING.value)):
             if row.worker in dead and backend.place(row.id) is None:
-                self._resume(pool, row)
+                self._resume(crew, row)
 
-    def _resume(self, pool: ThreadPoolExecutor, row: RunRow) -> None:
+    def _resume(self, crew: Crew, row: RunRow) -> None:
         free = len(self.jobs) < self.concurrency
         if free and row.workflow in flows.known() and row.id not in self.jobs and row.id not in self._left:
-            self._submit(
-                pool, row.id, row.workflow, None, lambda: flows.finish(flows.resume(self._store, row.id, None, "normal", False, {}))
-            )
+            job = Job(row.id, row.workflow, None)
+            self._submit(crew, job, lambda: flows.attempt_of(self._store, row.id, None, "normal", False, {}))
 
     def _leave(self, run: str, reason: str) -> None:
         """A run that cannot be driven here is not asked for again for a while: another worker may know it."""

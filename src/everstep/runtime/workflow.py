@@ -33,6 +33,7 @@ from everstep.errors import (
 )  # fmt: skip
 from everstep.ids import check_id, new_id
 from everstep.records import Kind, RunRow, Status
+from everstep.runtime import signals
 from everstep.runtime.budget import Budget
 from everstep.runtime.context import frame
 from everstep.runtime.driver import republish
@@ -156,8 +157,7 @@ def start(store: Host, function: Any, args: tuple[Any, ...], kwargs: dict[str, A
         changed = definition_change(store, row, flow, said, False)
     about, chunks = first_words(store, flow.name, stored, flow)
     options = {**options, "about": about, "chunks": chunks, "seen": 1 if row is None else row.head_seq}
-    attempt = _Attempt(store, flow, id or new_id(), args, kwargs, options, changed)
-    return attempt.drive()
+    return Attempt(store, flow, id or new_id(), args, kwargs, options, changed).drive()
 
 
 def first_words(store: Host, name: str, stored: Stored, flow: Workflow | None = None) -> tuple[dict[str, Any], list[tuple[bytes, bytes]]]:
@@ -263,6 +263,11 @@ def _in_loop() -> bool:
 
 
 def resume(store: Host, run_id: str, from_step: str | None, replay: Replay, anyway: bool, options: dict[str, Any]) -> Any:
+    return attempt_of(store, run_id, from_step, replay, anyway, options).drive()
+
+
+def attempt_of(store: Host, run_id: str, from_step: str | None, replay: Replay, anyway: bool, options: dict[str, Any]) -> Attempt | _Ended:
+    """The attempt to resume a run. It has read from the store all that it needs to begin."""
     row = find_run(store.backend, run_id)
     said = beginning(store, row)
     flow = _workflow_of(row, said)
@@ -274,16 +279,15 @@ def resume(store: Host, run_id: str, from_step: str | None, replay: Replay, anyw
     elif replay != "validate" and row.status == Status.SUCCEEDED:
         if replay == "republish":
             republish(store.hook_registry, read(store.backend, row, 1))
-        return _ready(flow, recorded(store, row))
+        return _Ended(flow, recorded(store, row))
     elif row.status == Status.CANCELLED and replay != "validate":
         raise IllegalTransition(row.id, row.status, Status.RUNNING)
     args, kwargs = _input(store, row, said)
-    attempt = _Attempt(store, flow, row.id, args, kwargs, {**options, "replay": replay, "seen": row.head_seq}, changed)
-    return attempt.drive()
+    return Attempt(store, flow, row.id, args, kwargs, {**options, "replay": replay, "seen": row.head_seq}, changed)
 
 
-def take_up(store: Host, claimed: Claimed) -> Any:
-    """Drive a run that a worker has claimed. What keeps it from being driven here is raised before anything is written, and the lease is given back."""
+def take_up(store: Host, claimed: Claimed) -> Attempt:
+    """The attempt to drive a run that a worker has claimed. If it can't be driven here, that is raised before anything is written, and the lease is released."""
     row = claimed.row
     assert row is not None
     try:
@@ -292,12 +296,11 @@ def take_up(store: Host, claimed: Claimed) -> Any:
         _refuse_version(store, row, flow, said)
         changed = definition_change(store, row, flow, said, False)
         args, kwargs = _input(store, row, said)
-        attempt = _Attempt(store, flow, row.id, args, kwargs, {"held": claimed}, changed)
+        return Attempt(store, flow, row.id, args, kwargs, {"held": claimed}, changed)
     except BaseException:
         store.keeper.released()
         store.keeper.release(row)
         raise
-    return attempt.drive()
 
 
 def _refuse_version(store: Host, row: RunRow, flow: Workflow, said: dict[str, Any]) -> None:
@@ -374,7 +377,18 @@ def _difference(definition: str, said: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-class _Attempt:
+class _Ended:
+    """In place of an attempt, where a run has ended before."""
+
+    def __init__(self, flow: Workflow, outcome: Outcome):
+        self._flow = flow
+        self._outcome = outcome
+
+    def drive(self) -> Any:
+        return _ready(self._flow, self._outcome)
+
+
+class Attempt:
     """One attempt to drive a run of a workflow forward."""
 
     def __init__(
@@ -444,7 +458,7 @@ class _Attempt:
 
     def _problem(self, problem: BaseException) -> BaseException | None:
         """What a workflow ended with. To end the process is for the program that started it; a worker has other runs to drive."""
-        error = stopped_by(problem)
+        error = signals.told(self.run, stopped_by(problem))
         if self.run._ear is None or isinstance(error, (Exception, Suspended)):
             return error
         made = ExitInWorkflow(f"the workflow {self._flow.name!r} tried to end its worker ({type(error).__name__}: {error})")
