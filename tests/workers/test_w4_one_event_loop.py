@@ -47,7 +47,7 @@ def test_W4_a_thousand_waiting_runs_need_at_most_twenty_threads(tmp_path: Any, w
 
     everstep.workflow(wait, name="wait for all")
     before = threading.active_count()
-    with everstep.open(str(tmp_path / "store.db")) as store:
+    with everstep.open(str(tmp_path / "store.db"), policy=everstep.every(seconds=60)) as store:
         jobs = [store.enqueue("wait for all", number) for number in range(1000)]
         one = working(store, concurrency=1000)
         until(lambda: len(inside) == 1000)

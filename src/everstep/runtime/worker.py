@@ -1,8 +1,8 @@
 """A process that drives runs: takes them from queues, goes on with those whose worker died, wakes those whose time has come.
 
-One thread looks for work and gives it to a `Crew`, which drives plain workflows in threads and async ones in one event loop. It sleeps until the store's bell rings, a run ends
-or something gets ready, and looks by itself once a second in case a bell was not heard. Any worker frees the runs of any dead one: there is
-nothing to configure and nobody in charge. Whatever goes wrong with one run ends that attempt alone.
+One thread looks for work and gives it to a `Crew`, which drives plain workflows in threads and async ones in one event loop. It sleeps until
+the store's bell rings, a run ends or something gets ready, and looks by itself once a second in case a wake-up was lost. Any worker frees the
+runs of any dead one, so no worker is in charge and nothing needs configuration. A failure of one run ends that attempt alone.
 """
 
 from __future__ import annotations
