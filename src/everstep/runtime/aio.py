@@ -18,6 +18,7 @@ from everstep.backends.base import Commit
 from everstep.clock import clock
 from everstep.runtime import gates, signals
 from everstep.runtime.asteps import adrive
+from everstep.runtime.branches import Branches
 from everstep.runtime.context import frame
 from everstep.runtime.offload import offload
 from everstep.runtime.run import Run, options_of
@@ -125,6 +126,7 @@ class AsyncRun:
         handle = cls(run)
         run._owner = get_ident()
         run._root.handle = handle
+        run._branches = Branches(run._task)
         run._token = frame.set(run._root)
         signals.watch(run)
         return handle
@@ -159,7 +161,6 @@ class AsyncRun:
         done = run._recorded_save(state)
         if done is not None:
             return done
-        run._begun += 1
         run._fire("before_checkpoint", kind="manual")
         commit = await self._commit(lambda: run._prepare(note, tags, meta, state, run._header("manual", None, False)))
         return run._made(commit)

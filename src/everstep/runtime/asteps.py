@@ -28,6 +28,7 @@ async def adrive(ticket: Ticket, handle: Any) -> Any:
 
 async def _adrive(ticket: Ticket, handle: Any) -> Any:
     run = ticket.run
+    run._branch()  # it begins here, also if it asks for something only later
     look_again(ticket)
     if ticket.played:
         return recorded_outcome(ticket)

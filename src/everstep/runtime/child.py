@@ -17,7 +17,6 @@ from everstep.records import CHILD, RunRow, Status
 from everstep.runtime.context import Frame, frame
 from everstep.runtime.host import Host
 from everstep.runtime.outcome import Outcome
-from everstep.runtime.steps import mark
 from everstep.runtime.workflow import Workflow, as_stored, beginning, digest_of, refuse_other, resume, start
 
 
@@ -92,7 +91,6 @@ def _of_child(outcome: Outcome, parent: str) -> Any:
     if outcome.status == Status.SUCCEEDED:
         return outcome.result
     if outcome.error is not None:
-        mark(outcome.error, ())  # the addresses of its steps mean nothing here
         raise outcome.error
     if outcome.status == Status.CANCELLED:
         raise StepFailed(outcome.run, "Cancelled", outcome.reason or "the child run was cancelled")

@@ -19,6 +19,7 @@ from everstep.errors import Interrupted, StepTimeout, StoreClosed, Suspended, Wa
 from everstep.nudge import Nudge
 from everstep.records import Kind, Letter, Record, RunRow
 from everstep.runtime import gates, playback, signals
+from everstep.runtime.branches import Branch, Branches
 from everstep.runtime.context import Frame, frame
 from everstep.runtime.hooks import Hooks
 from everstep.runtime.mode import Mode
@@ -30,7 +31,7 @@ from everstep.runtime.steps import Ticket
 from everstep.runtime.ticker import Ticker
 from everstep.shape import replace
 from everstep.store.events import Event
-from everstep.store.journal import SUCCEEDED, Recorded, load_result, result_body
+from everstep.store.journal import SUCCEEDED, Recorded, load_result, pack_body, result_body
 from everstep.store.model import Checkpoint, asked_for, when
 from everstep.store.store import BaseStore
 
@@ -76,8 +77,7 @@ class Driver(Recorder):
         self._flight: dict[str, Ticket] = {}
         self._waits: dict[str, Waiting] = {}  # what stopped the program; one that catches it all the same has not gone past it
         self._unsure = False  # the last attempt never gave the run back
-        self._begun = 0  # how often the program asked for a step, gate, timer or checkpoint
-        self._failed_at: dict[str, int] = {}  # how many had begun when a step failed for good
+        self._branches = Branches()
         self._base = 0
         self._steps_since = 0
         self._saved_at = self._began = time.monotonic()
@@ -303,11 +303,17 @@ class Driver(Recorder):
         return not beside and self._durability == "sync" and get_ident() == self._owner and self._in_own_task()
 
     def _in_own_task(self) -> bool:
-        if self._task is None:
-            return True
-        import asyncio
+        return self._task is None or _task() is self._task
 
-        return asyncio.current_task() is self._task
+    def _branch(self) -> Branch:
+        """The branch of the program that the calling code is."""
+        return self._branches.here(_task() if self._async else None)
+
+    def _ask(self) -> None:
+        """The program asks for something that is recorded."""
+        branch = self._branch()
+        with self._numbering:
+            self._branches.ask(branch)
 
     def _try_again(self, ticket: Ticket) -> None:
         """The next attempt of a step begins."""
@@ -392,7 +398,9 @@ class Driver(Recorder):
         self._letters_known = len(found)
         self._letters = {letter.name: gates.verified_letter(row, letter) for letter in found if letter.name not in self._read}
         for name in [name for name in self._letters if name.startswith("again:")]:
-            playback.forget(self._recorded(name.removeprefix("again:")))
+            address = name.removeprefix("again:")
+            playback.forget(self._recorded(address))
+            self._put("event", pack_body(["retried", encode({"steps": [address]})]), None)
             self._read.append(name)
             del self._letters[name]
 
@@ -450,6 +458,14 @@ class Driver(Recorder):
 
     def _name(self) -> str:
         return self._row.id if self._row else "a run"
+
+
+def _task() -> Any:
+    """The task of asyncio that the calling code is in, if it is in one."""
+    from asyncio import current_task
+    from asyncio.events import _get_running_loop
+
+    return None if _get_running_loop() is None else current_task()
 
 
 class _Waiter:

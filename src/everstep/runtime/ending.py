@@ -11,7 +11,6 @@ from everstep.errors import Interrupted, Suspended, Waiting
 from everstep.records import CHILD, Letter, Status
 from everstep.runtime.gates import keep_asleep
 from everstep.runtime.playback import taken_over
-from everstep.runtime.steps import failed_steps
 from everstep.shape import Shape, field
 from everstep.store.journal import pack_body
 
@@ -109,9 +108,6 @@ def _succeeded(run: Run) -> Ending:
 
 def _failed(run: Run, error: Exception) -> Ending:
     ending = Ending(Status.FAILED, "error", about={"error": run._error_body(error)})
-    steps = failed_steps(error)
-    if steps:
-        ending.about["steps"] = steps
     _leave_behind(run, "another step failed")
     retry = run._mode.retry
     if retry is None:
@@ -128,10 +124,14 @@ def _failed(run: Run, error: Exception) -> Ending:
 
 
 def add_loose(run: Run, ending: Ending) -> None:
-    """Steps that failed, with nothing begun after them, run again, too: nothing that was recorded relies on their failure."""
-    loose = [address for address, begun in run._failed_at.items() if begun == run._begun]
-    if ending.status == Status.FAILED and loose:
-        ending.about["steps"] = list(dict.fromkeys([*ending.about.get("steps", ()), *loose]))
+    """Name the failed steps that a resume runs again: those whose failure nothing recorded can depend on."""
+    if ending.status != Status.FAILED:
+        return
+    unseen = run._branches.unseen()
+    if unseen:
+        ending.about["steps"] = unseen
+    else:
+        run.report.handled = run._branches.seen()
 
 
 def _leave_behind(run: Run, reason: str) -> None:

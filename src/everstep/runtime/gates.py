@@ -91,6 +91,7 @@ def passed(value: Any) -> bool:
 
 def _address(run: Driver, name: str) -> str:
     run._open()
+    run._ask()
     with run._numbering:
         return run._here().address(name)
 
@@ -103,7 +104,6 @@ def decide(run: Driver, address: str, question: str | None, shape: Any, timeout:
         return _value(address, found.body)
     if run._dry:
         raise Interrupted(run.id, f"the journal ends before {address}")
-    run._begun += 1
     run._boundary()
     if condition is not None:
         return answered(run, address, bool(condition() if callable(condition) else condition), "condition")
@@ -232,7 +232,6 @@ def start_timer(run: Driver, seconds: float | None, until: Any) -> int | None:
                 run._put("timer", pack_body([due]), address)
         _drop_timer(run, address)
         return None
-    run._begun += 1
     run._boundary()
     if found is None:
         with run._lock:

@@ -34,7 +34,7 @@ class Outcome(Shape):
             said += f": {type(self.error).__qualname__}: {str(self.error).splitlines()[0] if str(self.error) else ''}"
         if self.reason:
             said += f" ({self.reason})"
-        if self.status == Status.FAILED:
+        if self.status == Status.FAILED and not self.report.handled:
             said += f"; store.resume({self.run!r}) tries again"
         return said
 

@@ -11,7 +11,7 @@ from contextvars import copy_context
 from typing import Any
 
 from everstep.runtime.asteps import adrive
-from everstep.runtime.steps import Ticket, drive, mark
+from everstep.runtime.steps import Ticket, drive
 
 
 class _Failed:
@@ -78,6 +78,5 @@ def _results(found: list[Any]) -> list[Any]:
     if errors:
         suspended = [error for error in errors if not isinstance(error, Exception)]
         first = (suspended or errors)[0]
-        mark(first, tuple(step for error in errors for step in getattr(error, "__everstep_steps__", ())))  # all of them run again
         raise first
     return found

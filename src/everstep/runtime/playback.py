@@ -95,6 +95,9 @@ class Playback:
             said = decode(data)
             steps = said.get("steps") if isinstance(said, dict) else None
             self.doubtful.update(str(step) for step in steps) if isinstance(steps, list) else None
+        elif name == "retried":
+            for address in decode(data).get("steps", ()):
+                self.forget(address)
         elif name == "taken_over":
             self.unsure = True
 

@@ -31,6 +31,8 @@ class Report(Shape):
     """The difference between the definition that the run began with and the present one, as a unified diff."""
     unused: list[str] = field(default_factory=list)
     """Steps that were recorded and that the program did not ask for again."""
+    handled: list[str] = field(default_factory=list)
+    """Of a run that failed and whose failed steps a resume would not run again: those steps."""
     differences: list[Difference] = field(default_factory=list)
     """What `replay="validate"` found."""
 
@@ -42,10 +44,21 @@ class Report(Shape):
             lines[0] += f", ${self.cost_saved:,.4f}" if self.cost_saved else ""
         if self.unused:
             lines.append(f"recorded, but no longer asked for: {', '.join(self.unused)}")
+        if self.handled:
+            lines.append(_handled(self.run, self.handled))
         if self.changed:
             lines.append("the definition has changed since the run began")
         lines += [str(difference) for difference in self.differences]
         return "\n".join(lines)
+
+
+def _handled(run: str, steps: list[str]) -> str:
+    """Why a resume gives the same failure again, and how to run the step again."""
+    first, more = steps[-1], f" and {len(steps) - 1:,} more" if len(steps) > 1 else ""
+    return (
+        f"{first}{more} failed, and the run recorded more after that: a resume replays the failure. To run the step again, fork before it: "
+        f"store.resume({run!r}, from_step={first!r}); or retry it in this run: store.retry({run!r}, {first!r}), then store.resume({run!r})"
+    )
 
 
 def _steps(n: int) -> str:

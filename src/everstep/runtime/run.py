@@ -270,7 +270,6 @@ class Run(Driver):
         done = self._recorded_save(state)
         if done is not None:
             return done
-        self._begun += 1
         self._fire("before_checkpoint", kind="manual")
         self._refuse_second_saver()
         commit, before = None, self._row
@@ -285,6 +284,7 @@ class Run(Driver):
 
     def _recorded_save(self, state: Any) -> Checkpoint | None:
         """A workflow that is played back makes no checkpoint twice: the recorded one, if there is one for this call."""
+        self._ask()
         if not self._mode.workflow:
             return None
         played, place = self._played, self._saves
@@ -383,6 +383,7 @@ class Run(Driver):
     def _drawn(self, name: str, draw: Callable[[], Any], made: Callable[[Any], Any]) -> Any:
         """Needs no commit of its own: whatever depends on the value is recorded after it, or not at all."""
         self._open()
+        self._ask()
         with self._numbering:
             address = self._here().address(name)
         found = self._recorded(address)
@@ -422,6 +423,7 @@ class Run(Driver):
     def _say(self, event: str, data: dict[str, Any]) -> None:
         """An event that the program asked for. What is played back says nothing twice."""
         self._open()
+        self._ask()
         with self._numbering:
             address = self._here().address(f"event:{event}")
         if self._dry or address in self._played.words:

@@ -11,7 +11,6 @@ import inspect
 import threading
 import time
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from contextvars import copy_context
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
@@ -179,8 +178,9 @@ def _resolve(name: Any, function: Any, args: tuple[Any, ...], given: dict[str, A
 
 
 def _number(run: Driver, here: Frame, title: str, key: str | None) -> str:
+    branch = run._branch()
     with run._numbering:
-        run._begun += 1
+        run._branches.ask(branch)
         return here.address(title, key)
 
 
@@ -269,9 +269,8 @@ def recorded_outcome(ticket: Ticket) -> Any:
     body = found.body
     run._kept(ticket.address, body)
     if body[0] == FAILED:
-        error = rebuilt(body[6], ticket.address)
-        mark(error, (ticket.address,))
-        raise error
+        run._branches.failed(ticket.address, run._branch())
+        raise rebuilt(body[6], ticket.address)
     return load_result(run._store.backend, run._family, body[4], body[5])
 
 
@@ -441,6 +440,7 @@ def succeeded(ticket: Ticket, result: Any) -> None:
         failed(ticket, error, final=True)
         run._write_step(ticket, error)
         raise
+    run._branches.succeeded(ticket.address)
     ticket.record(SUCCEEDED, form, data, chunks=chunks)
 
 
@@ -457,37 +457,14 @@ def failed(ticket: Ticket, error: Exception, final: bool = False) -> float | Non
     flags: dict[str, Any] = {"tried": ticket.tried}
     if delay is not None:
         flags["next"] = clock.now_us() + int(delay * 1e6)
-        inner = [address for address in failed_steps(error) if address.startswith(f"{ticket.address}/")]
+        inner = run._branches.unseen(f"{ticket.address}/")
         if inner:
             flags["inner"] = inner  # they are why it failed: the next attempt runs them again
         _redo(run, inner)
     else:
-        run._failed_at[ticket.address] = run._begun
-        mark(error, (ticket.address, *getattr(error, "__everstep_steps__", ())))
+        run._branches.failed(ticket.address, run._branch())
     ticket.record(FAILED, error=run._error_body(error), flags=flags)
     return delay
-
-
-def mark(error: BaseException, addresses: tuple[str, ...]) -> None:
-    """Note on an error which steps it was the failure of. One that takes no notes is merely not run again by itself."""
-    with suppress(AttributeError, TypeError):
-        error.__everstep_steps__ = addresses  # type: ignore[attr-defined]
-
-
-def failed_steps(error: BaseException | None) -> list[str]:
-    """The steps whose failure an error tells of: they run again when the run is resumed."""
-    found: dict[str, None] = {}
-    seen: set[int] = set()
-    waiting = [error]
-    while waiting:
-        error = waiting.pop()
-        if error is None or id(error) in seen:
-            continue
-        seen.add(id(error))
-        found.update(dict.fromkeys(getattr(error, "__everstep_steps__", ())))
-        waiting.append(error.__cause__ or error.__context__)
-        waiting += error.exceptions if isinstance(error, BaseExceptionGroup) else ()
-    return list(found)
 
 
 def value_body(run: Driver, value: Any) -> bytes:

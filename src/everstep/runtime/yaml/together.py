@@ -12,7 +12,6 @@ from contextvars import copy_context
 from typing import Any
 
 from everstep.errors import Suspended, Waiting
-from everstep.runtime.steps import failed_steps, mark
 from everstep.runtime.yaml.shell import wait_for
 from everstep.shape import Shape, field
 
@@ -107,7 +106,6 @@ def _raise(tasks: Sequence[Task]) -> None:
     failures = [e for e in errors if isinstance(e, Exception)]
     first = (stopping or failures or errors)[0]
     if failures and first is failures[0] and not isinstance(first, Suspended):
-        mark(first, tuple(dict.fromkeys(address for failure in failures for address in failed_steps(failure))))
         for other in failures[1:]:
             first.add_note(f"At the same time failed: {type(other).__name__}: {other}")
     raise first

@@ -1,0 +1,107 @@
+"""Branches of a program: its tasks and threads, and what each asked of its run. Tells which failed steps nothing recorded depends on. No I/O.
+
+    main ──ask──┬─ branch A ──step fails
+                └─ branch B ──ask──ask          B can't have seen A's failure: it began before it, and A does not wait for B
+    main ──ask── (a handler: it may depend on A's failure)
+
+A failed step may run again on resume only if nothing was asked for after it where its failure can have been seen: in its own branch, in
+the branches around it, and in branches that began after it. Where the order can't be known, the failure counts as seen: to replay a
+failure that could have been retried costs a command, to retry one that was handled undoes recorded work.
+"""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from threading import get_ident
+from typing import Any
+from weakref import ref
+
+
+class Branch:
+    """One task or thread. `began` and `last` are numbers of asks: when the branch was first seen, and its newest ask."""
+
+    __slots__ = ("began", "branches", "last", "parent", "task", "thread")
+
+    def __init__(self, branches: Branches, task: Any, parent: Branch | None, began: int):
+        self.branches = branches
+        self.task = None if task is None else ref(task)
+        self.thread = get_ident()
+        self.parent = parent
+        self.began = began
+        self.last = 0
+
+    def is_of(self, task: Any) -> bool:
+        """Whether the calling code is in this branch."""
+        if task is None:
+            return self.task is None and self.thread == get_ident()
+        return self.task is not None and self.task() is task
+
+
+_here: ContextVar[Branch | None] = ContextVar("everstep.branch", default=None)
+
+
+class Branches:
+    """All branches of one attempt at a run."""
+
+    def __init__(self, task: Any = None) -> None:
+        self.asks = 0
+        self._root = Branch(self, task, None, 0)
+        self._all = [self._root]
+        self._failed: dict[str, tuple[Branch, int]] = {}
+
+    def here(self, task: Any) -> Branch:
+        """The branch of the calling code: of its task, or of its thread where there is no task."""
+        found = _here.get()
+        if found is None or found.branches is not self:
+            found = self._root
+        if found.is_of(task):
+            return found
+        made = Branch(self, task, found, self.asks)
+        self._all.append(made)
+        _here.set(made)
+        return made
+
+    def ask(self, branch: Branch) -> None:
+        """The program asks for something that is recorded: a step, a gate, a timer, a checkpoint, an event, a value."""
+        self.asks += 1
+        branch.last = self.asks
+
+    def failed(self, address: str, branch: Branch) -> None:
+        """A step has failed for good, and its error is raised in this branch."""
+        self._failed[address] = (branch, self.asks)
+
+    def succeeded(self, address: str) -> None:
+        self._failed.pop(address, None)
+
+    def unseen(self, inside: str = "") -> list[str]:
+        """The failed steps that nothing was asked for after, where their failure can have been seen."""
+        return [
+            address
+            for address, (branch, at) in self._failed.items()
+            if address.startswith(inside) and (at == self.asks or not self._was_seen(branch, at))
+        ]
+
+    def seen(self) -> list[str]:
+        """The failed steps that the program may have handled."""
+        unseen = set(self.unseen())
+        return [address for address in self._failed if address not in unseen]
+
+    def _was_seen(self, branch: Branch, at: int) -> bool:
+        around = {id(one) for one in _line(branch)}
+        return any(other.last > at and id(_before(other, at)) in around for other in self._all)
+
+
+def _line(branch: Branch | None) -> list[Branch]:
+    """A branch and all around it."""
+    found = []
+    while branch is not None:
+        found.append(branch)
+        branch = branch.parent
+    return found
+
+
+def _before(branch: Branch, at: int) -> Branch:
+    """The branch itself, or the nearest one around it that had begun by then."""
+    while branch.began > at and branch.parent is not None:
+        branch = branch.parent
+    return branch
