@@ -7,7 +7,6 @@ other tasks that wait at that moment. What reads from disk goes to worker thread
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from threading import get_ident
@@ -15,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from everstep.backends.base import Commit
-from everstep.clock import clock
-from everstep.runtime import gates, signals
+from everstep.runtime import agates, signals
 from everstep.runtime.asteps import adrive
 from everstep.runtime.branches import Branches
+from everstep.runtime.completions import TURNS, Completions
 from everstep.runtime.context import frame
 from everstep.runtime.offload import offload
 from everstep.runtime.run import Run, options_of
@@ -109,7 +108,8 @@ class AsyncRun:
     """A run, open for writing in a task. What is not here is the same as on `Run`."""
 
     def __init__(self, run: Run):
-        self._run = run
+        self._run = self.driver = run
+        self.completions = Completions(run)
         self._token: Any = None
         self._alone = asyncio.Lock()  # held while a commit is made that no other may follow yet
 
@@ -133,6 +133,9 @@ class AsyncRun:
 
     @staticmethod
     async def leave(run: Run, *problem: Any) -> None:
+        if run._branches.several and (problem[1] is None or isinstance(problem[1], Exception)):
+            for _ in range(TURNS):  # tasks that the program has cancelled record that
+                await asyncio.sleep(0)
         run._closing = True
         error = signals.told(run, problem[1])
         try:
@@ -178,8 +181,17 @@ class AsyncRun:
         future = asyncio.get_running_loop().create_future()
         bridge = _bridge()
         commit = run._commit(build, lambda made: run._store.backend.submit(made, _Save(run, made, bridge, future).done))
-        await future
+        with self.completions.busy():
+            await future
         return commit
+
+    async def write_entries(self) -> int:
+        """Make what was put up durable, without a checkpoint; gives its place in the journal."""
+        run = self._run
+        commit = await self._commit(run._note)
+        if run._post_came(commit):
+            run._look_at_letters()
+        return commit.run.head_seq
 
     def step(
         self,
@@ -205,11 +217,12 @@ class AsyncRun:
 
         return await adrive_all(self._run._map(function, items, concurrency), concurrency, self)
 
-    async def _write_step(self, ticket: Ticket, error: Exception | None) -> None:
+    async def _write_step(self, ticket: Ticket, error: Exception | None) -> int:
+        """Make the end of a step durable; gives its place in the journal."""
         run = self._run
         if run._dry:
             run._flight.pop(ticket.address, None)
-            return
+            return 0
         due = run._due(ticket, error)
         try:
             commit = await self._commit(lambda: run._step_commit(ticket, due))
@@ -217,6 +230,7 @@ class AsyncRun:
             run._flight.pop(ticket.address, None)
             raise
         run._after_step(ticket, error, commit)
+        return commit.run.head_seq
 
     async def _write_inside(self, ticket: Ticket, error: Exception | None) -> None:
         """The same for a step that is recorded in its own transaction; the checkpoint that is due, which reads the live state, follows it."""
@@ -232,18 +246,11 @@ class AsyncRun:
 
     async def gate(self, name: str, ask: str | None = None, **options: Any) -> Any:
         """Wait for a decision from outside; see `everstep.gate`. Its functions may be async."""
-        condition = options.get("condition")
-        if inspect.iscoroutinefunction(condition):
-            options["condition"] = await condition()
-        value = self._run.gate(name, ask, **options)
-        return await value if inspect.isawaitable(value) else value
+        return await agates.ask(self, name, ask, **options)
 
     async def sleep(self, seconds: float | None = None, *, until: Any = None) -> None:
         """Wait for a time; see `everstep.sleep`."""
-        deadline = gates.start_timer(self._run, seconds, until)
-        while deadline is not None and (left := deadline - clock.now_us()) > 0:
-            await asyncio.sleep(min(left / 1e6, 0.2))
-            self._run._listen()
+        await agates.sleep(self, seconds, until)
 
     async def flush(self) -> None:
         await offload(self._run.flush)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from everstep.clock import clock
 from everstep.errors import StepTimeout
+from everstep.runtime.completions import seconds_of
 from everstep.runtime.context import Frame, frame, leave
 from everstep.runtime.steps import Ticket, Unrecorded, end_turn, failed, look_again, recorded_outcome, remaining, succeeded, take_turn
 
@@ -22,6 +23,10 @@ async def adrive(ticket: Ticket, handle: Any) -> Any:
         await asyncio.shield(asyncio.wrap_future(other))  # cancelling this one must not cancel what others wait for
     try:
         return await _adrive(ticket, handle)
+    except asyncio.CancelledError:
+        if not ticket.done:
+            ticket.run._give_up(ticket)
+        raise
     finally:
         end_turn(ticket)
 
@@ -31,8 +36,11 @@ async def _adrive(ticket: Ticket, handle: Any) -> Any:
     run._branch()  # it begins here, also if it asks for something only later
     look_again(ticket)
     if ticket.played:
-        return recorded_outcome(ticket)
+        return await _replayed(ticket, handle)
+    if not ticket.done:
+        await handle.completions.new()
     attempt = acall if ticket.options.transactional is None else _transaction(ticket)
+    place = ticket.found.record.seq if ticket.done and ticket.found is not None else None
     instead = run._before_step(ticket)
     if instead is not None:
         return instead[0]
@@ -46,8 +54,9 @@ async def _adrive(ticket: Ticket, handle: Any) -> Any:
             raise trouble.error  # noqa: B904 - it has its own cause
         except Exception as error:
             delay = failed(ticket, error)
-            await handle._write_step(ticket, error)
+            seq = await handle._write_step(ticket, error)
             if delay is None:
+                await _hand_out(handle, place, seq)
                 raise
             await _nap(run, delay)
             run._try_again(ticket)
@@ -57,8 +66,29 @@ async def _adrive(ticket: Ticket, handle: Any) -> Any:
         else:
             if ticket.options.transactional is None:  # otherwise it is recorded already
                 succeeded(ticket, result)
-                await handle._write_step(ticket, None)
+                seq = await handle._write_step(ticket, None)
+            else:
+                seq = run._open()[0].head_seq
+            await _hand_out(handle, place, seq)
             return result
+
+
+async def _replayed(ticket: Ticket, handle: Any) -> Any:
+    """What was recorded, when it is its turn."""
+    found = ticket.found
+    assert found is not None
+    if found.body[12].get("cancelled"):
+        try:
+            await handle.completions.cancelled(ticket.address, seconds_of(found.body))
+        finally:
+            ticket.run._branches.cancelled(ticket.address, ticket.run._branch())
+    await handle.completions.recorded(found.record.seq)
+    return recorded_outcome(ticket)
+
+
+async def _hand_out(handle: Any, place: int | None, seq: int) -> None:
+    """Let the program see the end of a step that ran: of one that was validated, in its recorded place."""
+    await (handle.completions.ended(seq) if place is None else handle.completions.recorded(place))
 
 
 async def _nap(run: Driver, seconds: float) -> None:

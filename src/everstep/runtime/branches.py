@@ -18,7 +18,7 @@ from weakref import ref
 
 
 class Branch:
-    """One task or thread. `began` and `last` are numbers of asks: when the branch was first seen, and its newest ask."""
+    """One task or thread. `began` and `last` count asks and failures: when the branch was first seen, and its newest ask."""
 
     __slots__ = ("began", "branches", "last", "parent", "task", "thread")
 
@@ -48,6 +48,12 @@ class Branches:
         self._root = Branch(self, task, None, 0)
         self._all = [self._root]
         self._failed: dict[str, tuple[Branch, int]] = {}
+        self._cancelled: set[str] = set()
+
+    @property
+    def several(self) -> bool:
+        """Whether more than one task or thread of the program uses the run."""
+        return len(self._all) > 1
 
     def here(self, task: Any) -> Branch:
         """The branch of the calling code: of its task, or of its thread where there is no task."""
@@ -69,22 +75,25 @@ class Branches:
     def failed(self, address: str, branch: Branch) -> None:
         """A step has failed for good, and its error is raised in this branch."""
         self._failed[address] = (branch, self.asks)
+        self.asks += 1  # so that a branch which begins now is known to begin after it
+
+    def cancelled(self, address: str, branch: Branch) -> None:
+        """The program cancelled a step. What holds for a failed one holds for it, too."""
+        self._cancelled.add(address)
+        self.failed(address, branch)
 
     def succeeded(self, address: str) -> None:
         self._failed.pop(address, None)
+        self._cancelled.discard(address)
 
     def unseen(self, inside: str = "") -> list[str]:
         """The failed steps that nothing was asked for after, where their failure can have been seen."""
-        return [
-            address
-            for address, (branch, at) in self._failed.items()
-            if address.startswith(inside) and (at == self.asks or not self._was_seen(branch, at))
-        ]
+        return [address for address, (branch, at) in self._failed.items() if address.startswith(inside) and not self._was_seen(branch, at)]
 
     def seen(self) -> list[str]:
-        """The failed steps that the program may have handled."""
-        unseen = set(self.unseen())
-        return [address for address in self._failed if address not in unseen]
+        """The steps whose failure the program may have handled."""
+        others = {*self.unseen(), *self._cancelled}
+        return [address for address in self._failed if address not in others]
 
     def _was_seen(self, branch: Branch, at: int) -> bool:
         around = {id(one) for one in _line(branch)}

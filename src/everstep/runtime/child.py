@@ -34,9 +34,11 @@ def child_of(flow: Workflow, here: Frame) -> Callable[..., Any]:
         try:
             attempt = _child(flow, args, kwargs)
             outcome = await attempt if inspect.isawaitable(attempt) else attempt
+            return settle(outcome)
         except LeaseHeld as error:
-            raise held(error) from error
-        return settle(outcome)
+            await _let_others_proceed(held(error))
+        except Waiting as waiting:
+            await _let_others_proceed(waiting)
 
     def held(error: LeaseHeld) -> Waiting:
         """Somebody else drives the child, and wakes its caller when it ends."""
@@ -69,6 +71,16 @@ def _child(flow: Workflow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
         return start(store, flow, args, kwargs, id, {"fields": fields, "driven": True})
     finally:
         frame.reset(token)
+
+
+async def _let_others_proceed(waiting: Waiting) -> None:
+    """A child that waits suspends its caller, too, when no other task of the caller can proceed."""
+    here = frame.get()
+    if here is not None and here.ticket is not None and hasattr(here.handle, "completions"):
+        from everstep.runtime.agates import park
+
+        await park(here.handle, f"{here.ticket.address}/", lambda: False, lambda: waiting)
+    raise waiting
 
 
 def _refuse_stranger(store: Host, row: RunRow, caller: str, flow: Workflow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

@@ -34,6 +34,7 @@ from everstep.store.events import Event
 from everstep.store.journal import SUCCEEDED, Recorded, load_result, pack_body, result_body
 from everstep.store.model import Checkpoint, asked_for, when
 from everstep.store.store import BaseStore
+from everstep.store.writing import Entry
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -76,6 +77,8 @@ class Driver(Recorder):
         self._root = Frame(self, self)
         self._flight: dict[str, Ticket] = {}
         self._waits: dict[str, Waiting] = {}  # what stopped the program; one that catches it all the same has not gone past it
+        self._interrupted = False  # something asked the program to stop, and its tasks are being unwound
+        self._given_up: dict[str, Entry] = {}  # the steps that the program cancelled
         self._unsure = False  # the last attempt never gave the run back
         self._branches = Branches()
         self._base = 0
@@ -343,6 +346,18 @@ class Driver(Recorder):
         if isinstance(error, Suspended):
             self._flight.pop(ticket.address, None)
 
+    def _give_up(self, ticket: Ticket) -> None:
+        """The program cancelled a step. Recorded with the next commit: whatever depends on it comes after that, or is not recorded at all."""
+        if self.is_stopping:
+            return  # the next attempt runs it again
+        self._flight.pop(ticket.address, None)
+        ticket.started = ticket.started or clock.now_us()
+        entry = ticket.cancelled()
+        with self._lock:
+            self._entries.append(entry)
+            self._given_up[ticket.address] = entry
+        self._branches.cancelled(ticket.address, self._branch())
+
     def _nap(self, seconds: float) -> None:
         """Wait in this process, a little at a time, so that a signal or an operator is heard."""
         until = time.monotonic() + seconds
@@ -361,16 +376,25 @@ class Driver(Recorder):
 
         return random.random()  # noqa: S311 - it spreads retries, it hides nothing
 
+    @property
+    def is_stopping(self) -> bool:
+        """Whether tasks are cancelled because the run stops, not because the program wants it."""
+        return self._interrupted or bool(self._waits) or self._saver is None or self._dry or signals.seen(self) is not None
+
     def _boundary(self) -> None:
         """Between steps: whether somebody or something wants the run to stop."""
         found = signals.seen(self)
         if found is not None:
-            raise Interrupted(self.id, f"signal {found[0]}", found[1])
+            raise self._interrupt(f"signal {found[0]}", found[1])
         if self._letters:
             self._obey()
         timeout = self._mode.timeout
         if timeout is not None and (seconds := time.monotonic() - self._began) >= timeout:
-            raise Interrupted(self.id, f"timeout: {seconds:.1f} s of {timeout:g} s")
+            raise self._interrupt(f"timeout: {seconds:.1f} s of {timeout:g} s")
+
+    def _interrupt(self, reason: str, exit_code: int | None = None) -> Interrupted:
+        self._interrupted = True
+        return Interrupted(self.id, reason, exit_code)
 
     def _afford(self) -> None:
         """Before a step: whether the budget allows for one more."""
@@ -378,13 +402,13 @@ class Driver(Recorder):
         if budget is not None:
             over = budget.exceeded(replace(used, seconds=used.seconds + time.monotonic() - self._began))
             if over is not None:
-                raise Interrupted(self.id, over)
+                raise self._interrupt(over)
 
     def _obey(self) -> None:
         for name in ("cancel", "pause"):
             letter = self._letters.get(name)
             if letter is not None:
-                raise Interrupted(self.id, told(letter))
+                raise self._interrupt(told(letter))
 
     def _post_came(self, commit: Commit) -> bool:
         """Whether there are more or fewer letters than were looked at. A commit that is on its way cannot tell: the last one that was made does."""
@@ -400,6 +424,7 @@ class Driver(Recorder):
         for name in [name for name in self._letters if name.startswith("again:")]:
             address = name.removeprefix("again:")
             playback.forget(self._recorded(address))
+            self._played.retry(address)
             self._put("event", pack_body(["retried", encode({"steps": [address]})]), None)
             self._read.append(name)
             del self._letters[name]

@@ -149,9 +149,17 @@ def _interrupted(run: Run, error: Interrupted) -> Ending:
     return Ending(Status.WAITING, "interrupt", error.reason)
 
 
+def _not_given_up(run: Run) -> list[str]:
+    """The steps that were cancelled while the whole program was stopped, and not yet recorded as cancelled: they run again."""
+    with run._lock:
+        dropped = {address: entry for address, entry in run._given_up.items() if any(entry is one for one in run._entries)}
+        run._entries = [entry for entry in run._entries if not any(entry is one for one in dropped.values())]
+    return list(dropped)
+
+
 def _break_off(run: Run, reason: str) -> None:
     """Note which steps have no end: the next attempt cannot know how far they came."""
-    steps = list(run._flight)
+    steps = [*run._flight, *_not_given_up(run)]
     if steps or run._mode.workflow or not run._mode.plain or run._root.counts:
         run._put("event", pack_body(["interrupted", encode({"reason": reason, "steps": steps})]), None)
     run._fire("interrupt", reason=reason, steps=steps)

@@ -19,6 +19,7 @@ from everstep.records import Letter, RunRow
 from everstep.runtime import schema as shapes
 from everstep.runtime.context import current
 from everstep.runtime.step_options import check_name
+from everstep.shape import Shape
 from everstep.store.journal import FAILED, RUNNING, SUCCEEDED, pack_body
 from everstep.store.query import to_us
 
@@ -64,24 +65,44 @@ def step_key(row: RunRow, address: str) -> str:
     return sha256(row.key + address.encode()).hexdigest()[:32]
 
 
-def ask(
-    run: Driver, name: str, question: str | None = None, *, schema: Any = None, choices: Any = None, timeout: float | None = None,
-    default: Any = NONE, condition: Any = None, on_pass: Any = None, on_fail: Any = None,
-) -> Any:  # fmt: skip
+class Question(Shape):
+    """What a gate asks. `deadline` is known when it was asked."""
+
+    address: str
+    text: str | None
+    shape: Any
+    timeout: float | None
+    default: Any
+    condition: Any
+    deadline: int | None = None
+
+
+def ask(run: Driver, name: str, question: str | None = None, *, on_pass: Any = None, on_fail: Any = None, **options: Any) -> Any:
+    asked = question_of(run, name, question, **options)
+    return chosen(decide(run, asked), on_pass, on_fail)
+
+
+def question_of(
+    run: Driver, name: str, question: str | None, *, schema: Any = None, choices: Any = None, timeout: float | None = None,
+    default: Any = NONE, condition: Any = None,
+) -> Question:  # fmt: skip
     check_name(name)
     shape = shapes.to_schema(schema, choices)
     if timeout is not None and not (isinstance(timeout, (int, float)) and timeout > 0):
-        raise InvalidArgument(f"timeout={timeout!r:.60} is no number of seconds above 0")
+        raise InvalidArgument(f"timeout must be a number of seconds greater than 0, got {timeout!r:.60}")
     if default is not NONE and shape is not None and default is not None:
         fault = shapes.check(shape, default)
         if fault:
             raise InvalidArgument(f"the default of gate {name!r} does not fit it: {fault}")
-    address = _address(run, name)
-    value = decide(run, address, question, shape, timeout, default, condition)
+    return Question(_address(run, name), question, shape, timeout, default, condition)
+
+
+def chosen(value: Any, on_pass: Any, on_fail: Any) -> Any:
+    """What a gate gives for an answer."""
     if on_pass is None and on_fail is None:
         return value
-    chosen = on_pass if passed(value) else on_fail
-    return chosen() if callable(chosen) else value if chosen is None else chosen
+    picked = on_pass if passed(value) else on_fail
+    return picked() if callable(picked) else value if picked is None else picked
 
 
 def passed(value: Any) -> bool:
@@ -96,8 +117,9 @@ def _address(run: Driver, name: str) -> str:
         return run._here().address(name)
 
 
-def decide(run: Driver, address: str, question: str | None, shape: Any, timeout: float | None, default: Any, condition: Any) -> Any:
-    """The answer of a gate: the recorded one, the one that has come, or none yet, which ends the attempt."""
+def decide(run: Driver, asked: Question) -> Any:
+    """The answer of a gate: the recorded one, or the one that has come. If there is none yet, `Waiting` ends the attempt."""
+    address = asked.address
     run._asked.add(address)
     found = run._played.answers.get(address)
     if found is not None:
@@ -105,23 +127,39 @@ def decide(run: Driver, address: str, question: str | None, shape: Any, timeout:
     if run._dry:
         raise Interrupted(run.id, f"the journal ends before {address}")
     run._boundary()
-    if condition is not None:
+    if asked.condition is not None:
+        condition = asked.condition
         return answered(run, address, bool(condition() if callable(condition) else condition), "condition")
-    run._fire("before_gate", gate=address, ask=question)
-    asked = run._played.asked.get(address)
-    now = clock.now_us()
-    deadline = asked.body[2] if asked is not None else now + int(timeout * 1e6) if timeout is not None else None
-    letter = _letter(run, address, shape)
-    if letter is None and deadline is not None and now >= deadline:
-        run._store.backend.post(_expired(run, address, default), run.id)  # the first answer wins, and this may not be it
+    run._fire("before_gate", gate=address, ask=asked.text)
+    known = run._played.asked.get(address)
+    asked.deadline = (
+        known.body[2] if known is not None else clock.now_us() + int(asked.timeout * 1e6) if asked.timeout is not None else None
+    )
+    arrived = arrival(run, asked)
+    if arrived is not None:
+        return arrived[0]
+    _put_question(run, asked, known is not None)
+    raise waiting_for(run, asked)
+
+
+def arrival(run: Driver, asked: Question) -> tuple[Any] | None:
+    """The answer that has come, recorded; that of the deadline, if it has passed; or None."""
+    address, deadline = asked.address, asked.deadline
+    letter = _letter(run, address, asked.shape)
+    if letter is None and deadline is not None and clock.now_us() >= deadline:
+        run._store.backend.post(_expired(run, address, asked.default), run.id)  # the first answer wins, and this may not be it
         run._look_at_letters()
         letter = _letter(run, address, None)
-    if letter is not None:
-        said = _said(letter)
-        return answered(run, address, said["value"], said.get("by"), bool(said.get("expired")))
-    _put_question(run, address, question, shape, deadline, default, asked is not None)
-    run._waits[address] = waiting = Waiting(run.id, f"an answer at gate {address!r}", deadline)
-    raise waiting
+    if letter is None:
+        return None
+    said = _said(letter)
+    return (answered(run, address, said["value"], said.get("by"), bool(said.get("expired"))),)
+
+
+def waiting_for(run: Driver, asked: Question) -> Waiting:
+    """What unwinds the program until there is an answer."""
+    run._waits[asked.address] = waiting = Waiting(run.id, f"an answer at gate {asked.address!r}", asked.deadline)
+    return waiting
 
 
 def _letter(run: Driver, address: str, shape: Any) -> Letter | None:
@@ -157,15 +195,16 @@ def _kept(run: Driver, value: Any, address: str) -> Any:
     return value if mask is None else mask(value, f"answer of {address}")
 
 
-def _put_question(run: Driver, address: str, question: str | None, shape: Any, deadline: int | None, default: Any, known: bool) -> None:
+def _put_question(run: Driver, asked: Question, known: bool) -> None:
+    address, default = asked.address, asked.default
     kept = None if default is NONE else encode(_kept(run, default, address), f"default of {address}")
     mask = run._mask
-    asked = question if mask is None else mask.text(question)
+    text = asked.text if mask is None else mask.text(asked.text)
     if not known:
         with run._lock:
-            run._put("gate", pack_body([asked, shape, deadline, kept, {}]), address)
-    if deadline is not None:
-        set_timer(run, address, deadline)
+            run._put("gate", pack_body([text, asked.shape, asked.deadline, kept, {}]), address)
+    if asked.deadline is not None:
+        set_timer(run, address, asked.deadline)
 
 
 def set_timer(run: Driver, address: str, due: int) -> None:
@@ -181,7 +220,7 @@ def answered(run: Driver, address: str, value: Any, by: str | None, expired: boo
     with run._lock:
         run._put("answer", pack_body(body), address)
         run._waits.pop(address, None)
-        _drop_timer(run, address)
+        drop_timer(run, address)
         keep_asleep(run, address)
     if run._mode.policy.due("gate", None, 0, 0.0) is not None:
         run._save("gate", "on gate")
@@ -189,6 +228,16 @@ def answered(run: Driver, address: str, value: Any, by: str | None, expired: boo
         run._write_entries()
     run._fire("after_gate", gate=address, value=value, by=by)
     return _value(address, body)
+
+
+def give_up(run: Driver, address: str, seconds: float) -> None:
+    """The program cancelled its wait at a gate: an answer that comes later is not for it."""
+    if run.is_stopping:
+        return
+    with run._lock:
+        run._put("answer", pack_body([encode(None), "the program", {"cancelled": True, "seconds": seconds}]), address)
+        drop_timer(run, address)
+        keep_asleep(run, address)
 
 
 def keep_asleep(run: Driver, address: str) -> None:
@@ -199,7 +248,7 @@ def keep_asleep(run: Driver, address: str) -> None:
         run._outgoing.append(Letter.make(letter.key, letter.name, None, letter.at, letter.body))
 
 
-def _drop_timer(run: Driver, address: str) -> None:
+def drop_timer(run: Driver, address: str) -> None:
     if f"timer:{address}" in run._letters:
         run._read.append(f"timer:{address}")
         run._letters.pop(f"timer:{address}")
@@ -211,6 +260,10 @@ def _value(address: str, body: list[Any]) -> Any:
     return decode(body[0])
 
 
+def address_of_timer(run: Driver) -> str:
+    return _address(run, "sleep")
+
+
 def sleep_run(run: Driver, seconds: float | None, until: Any) -> None:
     deadline = start_timer(run, seconds, until)
     while deadline is not None and (left := deadline - clock.now_us()) > 0:
@@ -220,8 +273,8 @@ def sleep_run(run: Driver, seconds: float | None, until: Any) -> None:
 
 def start_timer(run: Driver, seconds: float | None, until: Any) -> int | None:
     """Record a deadline; the deadline if this process is to wait for it, None if it has passed."""
-    due = _deadline(seconds, until)
-    address = _address(run, "sleep")
+    due = deadline_of(seconds, until)
+    address = address_of_timer(run)
     run._asked.add(address)
     found = run._played.asked.get(address)
     if found is not None:
@@ -230,7 +283,7 @@ def start_timer(run: Driver, seconds: float | None, until: Any) -> int | None:
         if found is None and not run._dry:
             with run._lock:
                 run._put("timer", pack_body([due]), address)
-        _drop_timer(run, address)
+        drop_timer(run, address)
         return None
     run._boundary()
     if found is None:
@@ -238,14 +291,19 @@ def start_timer(run: Driver, seconds: float | None, until: Any) -> int | None:
             run._put("timer", pack_body([due]), address)
     if run._mode.workflow and due - clock.now_us() > HOLD_SECONDS * 1e6:
         set_timer(run, address, due)
-        run._waits[address] = waiting = Waiting(run.id, f"the time of {address!r}", due)
-        raise waiting
+        raise waiting_until(run, address, due)
     if found is None:
         run._write_entries()
     return due
 
 
-def _deadline(seconds: float | None, until: Any) -> int:
+def waiting_until(run: Driver, address: str, due: int) -> Waiting:
+    """What unwinds the program until a time has come."""
+    run._waits[address] = waiting = Waiting(run.id, f"the time of {address!r}", due)
+    return waiting
+
+
+def deadline_of(seconds: float | None, until: Any) -> int:
     if (seconds is None) == (until is None):
         raise InvalidArgument("sleep needs either seconds or until", remedy="Use sleep(60) or sleep(until=datetime(...)).")
     if until is not None:
@@ -260,7 +318,7 @@ def begin_once(run: Driver, ticket: Ticket) -> tuple[Any] | None:
     if ticket.unsure:
         question = f"Step {ticket.address} was running when its process died. Run it again, skip it, or let it fail?"
         shape = shapes.to_schema(None, ["run", "skip", "fail"])
-        answer = decide(run, f"{ticket.address}?{ticket.attempt}", question, shape, None, NONE, None)
+        answer = decide(run, Question(f"{ticket.address}?{ticket.attempt}", question, shape, None, NONE, None))
         if answer != "run":
             return _settle_once(run, ticket, answer)
     write_intent(run, ticket)

@@ -31,6 +31,8 @@ class Playback:
         self.entries: dict[str, Recorded] = {}
         self.answers: dict[str, Recorded] = {}
         self.asked: dict[str, Recorded] = {}
+        self.fired: dict[str, Recorded] = {}  # timers of async programs, whose ends have an order
+        self.unfired: set[str] = set()  # timers that the program cancelled
         self.saves: list[Record] = []  # the checkpoints that the program asked for
         self.skip_saves = 0  # how many of them a fork took over without having their records
         self.start: dict[str, Any] = {}
@@ -95,9 +97,13 @@ class Playback:
             said = decode(data)
             steps = said.get("steps") if isinstance(said, dict) else None
             self.doubtful.update(str(step) for step in steps) if isinstance(steps, list) else None
+        elif name == "timer_fired":
+            self.fired[str(decode(data).get("timer"))] = Recorded(record)
+        elif name == "timer_cancelled":
+            self.unfired.add(str(decode(data).get("timer")))
         elif name == "retried":
             for address in decode(data).get("steps", ()):
-                self.forget(address)
+                self.retry(address)
         elif name == "taken_over":
             self.unsure = True
 
@@ -108,6 +114,16 @@ class Playback:
     def forget(self, address: str) -> None:
         """The next call of a step that failed runs it again. How often it was tried is remembered."""
         forget(self.entries.get(address))
+
+    def retry(self, address: str) -> None:
+        """Somebody wants a failed step to run again. So do steps that were cancelled after it: its failure may be why."""
+        found = self.entries.get(address)
+        if found is None:
+            return
+        forget(found)
+        for other in self.entries.values():
+            if other.record.seq > found.record.seq and other.body[12].get("cancelled"):
+                forget(other)
 
     @property
     def used(self) -> Used:

@@ -122,6 +122,14 @@ class Ticket:
         if work is not None:
             work.rollback(abandoned=not isinstance(error, Exception) or isinstance(error, StepTimeout))
 
+    def cancelled(self) -> Entry:
+        """The record of a step that the program cancelled."""
+        error = {"type": "asyncio.CancelledError", "message": "the program cancelled the step", "traceback": ""}
+        self.record(FAILED, error=error, flags={"tried": self.tried, "cancelled": True})
+        entry, self.entry = self.entry, None
+        assert entry is not None
+        return entry
+
     def record(
         self, status: str, form: int = NOTHING, result: bytes | None = None, error: dict[str, Any] | None = None,
         flags: dict[str, Any] | None = None, chunks: Chunks | None = None,
@@ -269,6 +277,10 @@ def recorded_outcome(ticket: Ticket) -> Any:
     body = found.body
     run._kept(ticket.address, body)
     if body[0] == FAILED:
+        if body[12].get("cancelled"):
+            raise NonDeterminism(
+                run.id, ticket.address, "a step that the program cancelled", "a step that it does not cancel", not run._mode.workflow
+            )
         run._branches.failed(ticket.address, run._branch())
         raise rebuilt(body[6], ticket.address)
     return load_result(run._store.backend, run._family, body[4], body[5])
