@@ -7,6 +7,7 @@ other tasks that wait at that moment. What reads from disk goes to worker thread
 from __future__ import annotations
 
 import asyncio
+from asyncio.events import _get_running_loop
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from threading import get_ident
@@ -93,6 +94,12 @@ class _Save:
             self.future.set_exception(error)
 
 
+def _task_here() -> Any:
+    """The task that the calling code is in, if it is in one."""
+    loop = _get_running_loop()
+    return None if loop is None else asyncio.current_task(loop)
+
+
 _bridges: WeakKeyDictionary[asyncio.AbstractEventLoop, _Bridge] = WeakKeyDictionary()
 
 
@@ -116,7 +123,7 @@ class AsyncRun:
     @classmethod
     async def enter(cls, run: Run) -> AsyncRun:
         run._async = True
-        run._task = asyncio.current_task()
+        run._task, run._task_here = asyncio.current_task(), _task_here
         entering = offload(run._enter)
         try:
             await asyncio.shield(entering)

@@ -37,7 +37,7 @@ async def _adrive(ticket: Ticket, handle: Any) -> Any:
     look_again(ticket)
     if ticket.played:
         return await _replayed(ticket, handle)
-    if not ticket.done:
+    if not ticket.done and handle.completions.replaying:
         await handle.completions.new()
     attempt = acall if ticket.options.transactional is None else _transaction(ticket)
     place = ticket.found.record.seq if ticket.done and ticket.found is not None else None
@@ -82,13 +82,17 @@ async def _replayed(ticket: Ticket, handle: Any) -> Any:
             await handle.completions.cancelled(ticket.address, seconds_of(found.body))
         finally:
             ticket.run._branches.cancelled(ticket.address, ticket.run._branch())
-    await handle.completions.recorded(found.record.seq)
+    if not handle.completions.is_next(found.record.seq):
+        await handle.completions.recorded(found.record.seq)
     return recorded_outcome(ticket)
 
 
 async def _hand_out(handle: Any, place: int | None, seq: int) -> None:
     """Let the program see the end of a step that ran: of one that was validated, in its recorded place."""
-    await (handle.completions.ended(seq) if place is None else handle.completions.recorded(place))
+    if place is not None:
+        await handle.completions.recorded(place)
+    elif handle.driver._branches.several:
+        await handle.completions.ended(seq)
 
 
 async def _nap(run: Driver, seconds: float) -> None:

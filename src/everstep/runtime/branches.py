@@ -45,15 +45,11 @@ class Branches:
 
     def __init__(self, task: Any = None) -> None:
         self.asks = 0
+        self.several = False  # whether more than one task or thread of the program uses the run
         self._root = Branch(self, task, None, 0)
         self._all = [self._root]
         self._failed: dict[str, tuple[Branch, int]] = {}
         self._cancelled: set[str] = set()
-
-    @property
-    def several(self) -> bool:
-        """Whether more than one task or thread of the program uses the run."""
-        return len(self._all) > 1
 
     def here(self, task: Any) -> Branch:
         """The branch of the calling code: of its task, or of its thread where there is no task."""
@@ -64,8 +60,17 @@ class Branches:
             return found
         made = Branch(self, task, found, self.asks)
         self._all.append(made)
+        self.several = True
         _here.set(made)
         return made
+
+    def ask_alone(self) -> bool:
+        """The short way to `ask` for a program without tasks and threads; False if this is none."""
+        root = self._root
+        if self.several or root.thread != get_ident():
+            return False
+        self.asks = root.last = self.asks + 1
+        return True
 
     def ask(self, branch: Branch) -> None:
         """The program asks for something that is recorded: a step, a gate, a timer, a checkpoint, an event, a value."""

@@ -42,6 +42,10 @@ class Completions:
 
     def __init__(self, run: Driver):
         self._run = run
+        self._loop = asyncio.get_running_loop()
+        self._ready: Any = getattr(
+            self._loop, "_ready", (None,)
+        )  # what the loop runs in its next turn; other loops than asyncio's don't tell
         self._order: list[tuple[int, str, Recorded]] | None = None
         self._next = 0
         self._given = 0
@@ -55,19 +59,29 @@ class Completions:
         self._parked: list[str] = []
         self._pending = 0  # commits and short sleeps that tasks of the program wait for
 
-    async def recorded(self, seq: int) -> None:
-        """Return when it is the turn of an end that has this place in the journal."""
+    @property
+    def replaying(self) -> bool:
+        """Whether recorded ends are left that were not handed out."""
+        return self._next < len(self._recorded_ends())
+
+    def is_next(self, seq: int) -> bool:
+        """Whether a recorded end can be handed out at once: no other task could see it too early."""
         order = self._recorded_ends()
         if self._next >= len(order) or seq < order[self._next][0]:
-            return
-        if order[self._next][0] == seq and not self._run._branches.several:
-            self._next += 1
-            return
-        await self._turn(seq)
+            return True
+        if order[self._next][0] != seq or self._run._branches.several:
+            return False
+        self._next += 1
+        return True
+
+    async def recorded(self, seq: int) -> None:
+        """Return when it is the turn of an end that has this place in the journal."""
+        if not self.is_next(seq):
+            await self._turn(seq)
 
     async def new(self) -> None:
         """Return when everything recorded was handed out: something new begins."""
-        if self._next < len(self._recorded_ends()):
+        if self.replaying:
             await self._turn(inf)
 
     async def ended(self, seq: int) -> None:
@@ -147,20 +161,19 @@ class Completions:
         return any(one is not None and one.body[0] != RUNNING and not one.body[12].get("next") for one in around)
 
     async def _turn(self, seq: float) -> None:
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[None] = self._loop.create_future()
         heappush(self._waiting, (seq, next(self._numbers), future))
         if not self._pumping:
             self._pumping = True
-            self._after_turns(TURNS)
+            self._loop.call_soon(self._after_turns, TURNS)
         await future
 
     def _after_turns(self, turns: int) -> None:
-        """Call `_pump` when the event loop has made so many turns."""
-        loop = asyncio.get_running_loop()
-        if turns <= 1:
-            loop.call_soon(self._pump)
+        """Call `_pump` when the event loop has nothing else to do, or has made so many turns."""
+        if turns <= 0 or not self._ready:
+            self._pump()
         else:
-            loop.call_soon(self._after_turns, turns - 1)
+            self._loop.call_soon(self._after_turns, turns - 1)
 
     def _pump(self) -> None:
         """Hand out the next end, if the program waits for it."""
@@ -178,9 +191,9 @@ class Completions:
             self._next += 1
             self._missing = 0
         if self._missing < PATIENT_TURNS:
-            self._after_turns(TURNS if not self._missing else 1)
+            self._loop.call_soon(self._after_turns, TURNS if not self._missing else 0)
         else:
-            asyncio.get_running_loop().call_later(_LOOK_SECONDS, self._pump)
+            self._loop.call_later(_LOOK_SECONDS, self._pump)
 
     def _hand_out(self, expected: float) -> None:
         seq, _, future = heappop(self._waiting)

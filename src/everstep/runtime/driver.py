@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Callable
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
@@ -62,6 +63,7 @@ class Driver(Recorder):
         self._numbering = threading.Lock()
         self._async = False
         self._task: Any = None  # that of asyncio in which the run was opened
+        self._task_here: Callable[[], Any] = lambda: None  # that of the calling code, where the run is async
         self._reset()
 
     def _reset(self) -> None:
@@ -306,11 +308,11 @@ class Driver(Recorder):
         return not beside and self._durability == "sync" and get_ident() == self._owner and self._in_own_task()
 
     def _in_own_task(self) -> bool:
-        return self._task is None or _task() is self._task
+        return self._task is None or self._task_here() is self._task
 
     def _branch(self) -> Branch:
         """The branch of the program that the calling code is."""
-        return self._branches.here(_task() if self._async else None)
+        return self._branches.here(self._task_here() if self._async else None)
 
     def _ask(self) -> None:
         """The program asks for something that is recorded."""
@@ -483,14 +485,6 @@ class Driver(Recorder):
 
     def _name(self) -> str:
         return self._row.id if self._row else "a run"
-
-
-def _task() -> Any:
-    """The task of asyncio that the calling code is in, if it is in one."""
-    from asyncio import current_task
-    from asyncio.events import _get_running_loop
-
-    return None if _get_running_loop() is None else current_task()
 
 
 class _Waiter:

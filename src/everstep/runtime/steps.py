@@ -186,9 +186,9 @@ def _resolve(name: Any, function: Any, args: tuple[Any, ...], given: dict[str, A
 
 
 def _number(run: Driver, here: Frame, title: str, key: str | None) -> str:
-    branch = run._branch()
     with run._numbering:
-        run._branches.ask(branch)
+        if run._async or not run._branches.ask_alone():
+            run._branches.ask(run._branch())
         return here.address(title, key)
 
 
