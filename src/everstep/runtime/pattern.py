@@ -128,14 +128,15 @@ class _Program:
         if op is _ops.BRANCH:
             return self._add(_State(None, None, [self.sequence(body, after, flags) for body in given[1]]))
         if op in _REPEAT:
-            return self._repeat(*given, after, flags)
+            return self._repeat(given, after, flags)
         if op in _LOOK:
-            return self._add(_State(None, self._look(op is _ops.ASSERT, *given, flags), [after]))
+            return self._add(_State(None, self._look(op is _ops.ASSERT, given, flags), [after]))
         if op is _ops.FAILURE:
             return self._add(_State(None, lambda text, at, steps: False, [after]))
         raise Unbounded(f"it has {_UNKNOWN.get(op, str(op).lower())}")
 
-    def _repeat(self, low: int, high: Any, body: Any, after: int, flags: int) -> int:
+    def _repeat(self, given: Any, after: int, flags: int) -> int:
+        low, high, body = given
         if high is _ops.MAXREPEAT:
             loop = self._add(_State(None, None, [after]))
             again = self.sequence(body, loop, flags)
@@ -151,8 +152,9 @@ class _Program:
             first = self.sequence(body, first, flags)
         return first
 
-    def _look(self, wanted: bool, direction: int, body: Any, flags: int) -> Callable[[str, int, Steps], bool]:
+    def _look(self, wanted: bool, given: Any, flags: int) -> Callable[[str, int, Steps], bool]:
         """Build a look ahead, or a look behind, whose width `re` has made sure is fixed."""
+        direction, body = given
         start = self.sequence(body, self.end(), flags)
         back = body.getwidth()[0] if direction < 0 else 0
         return lambda text, at, steps: wanted == (at >= back and self.run(start, text, at - back, steps, anywhere=False))
