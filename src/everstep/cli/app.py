@@ -110,7 +110,7 @@ class App:
         if self.configured is None:
             return everstep.open(self.url, config=False, create=create, **more)
         if driving:
-            from everstep.cli.targets import look_here
+            from everstep.cli.modules import look_here
 
             look_here()
             return everstep.open(self.url, config=self.config or True, create=create, schedule="manual", **more)
