@@ -63,7 +63,7 @@ class App:
             return value
         from everstep.redact import MASK
 
-        return MASK if any(self.redactor.names(key) for key in path) else self.redactor.value(value)
+        return MASK if any(self.redactor.hides(key, value) for key in path) else self.redactor.value(value)
 
     @property
     def place(self) -> str | None:
