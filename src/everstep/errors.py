@@ -7,7 +7,7 @@
     ├── InvalidArgument     E104  an argument that makes no sense
     │   └── InvalidConfig   E105  a setting that makes no sense, with its file and line
     ├── NotFound            E201  a run, checkpoint or ref that does not exist
-    ├── AmbiguousRef        E202  an id prefix that fits several runs
+    ├── AmbiguousRef        E202  an id prefix that fits several runs (reading commands only)
     ├── RunExists           E203  an id that is taken
     ├── PrunedCheckpoint    E204  a checkpoint whose state was dropped by retention (a NotFound)
     ├── AlreadyQueued       E205  a run with the same dedupe waits in the queue (a RunExists)

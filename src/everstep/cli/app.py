@@ -63,7 +63,7 @@ class App:
             return value
         from everstep.redact import MASK
 
-        return MASK if any(self.redactor.names(key) for key in path) else self.redactor.value(value)
+        return MASK if any(self.redactor.hides(key, value) for key in path) else self.redactor.value(value)
 
     @property
     def place(self) -> str | None:
@@ -110,7 +110,7 @@ class App:
         if self.configured is None:
             return everstep.open(self.url, config=False, create=create, **more)
         if driving:
-            from everstep.cli.targets import look_here
+            from everstep.cli.modules import look_here
 
             look_here()
             return everstep.open(self.url, config=self.config or True, create=create, schedule="manual", **more)

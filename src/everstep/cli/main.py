@@ -111,7 +111,7 @@ def group(ctx: click.Context) -> None:
     """The memory that long-running agents and workflows can't lose.
 
     Every step and every state is recorded as it happens; a run that died goes on where it was. `everstep demo` shows it.
-    A checkpoint is named RUN, RUN@7, RUN@tag, RUN~2 or @last; a unique beginning of an id will do.
+    A checkpoint is named RUN, RUN@7, RUN@tag or RUN~2. Commands that only read also take @last and a unique beginning of an id.
     """
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())

@@ -43,7 +43,7 @@ class Mask:
         """The arguments of a call, masked: those that are given by their place go by the names of the parameters."""
         masked: list[Any] = self(list(args), f"{address}: args")
         for place, name in enumerate(_parameters(function)[: len(masked)]):
-            if masked[place] is not None and self.redactor.names(name):
+            if masked[place] is not None and self.redactor.hides(name, masked[place]):
                 masked[place] = MASK
         return tuple(masked), self(dict(kwargs), f"{address}: kwargs") if kwargs else kwargs
 

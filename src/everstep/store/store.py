@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from everstep.backends.base import Backend, Commit
 from everstep.clock import clock
 from everstep.codec.frame import Compression, Framer
-from everstep.errors import InvalidArgument, NotFound
-from everstep.ids import check_id, check_tag, new_id
+from everstep.errors import InvalidArgument
+from everstep.ids import check_tag, new_id
 from everstep.records import RunRow, Status, Tag
 from everstep.snapshot.saver import Saver
 from everstep.store import query, reading
 from everstep.store.model import Checkpoint, Page, RunInfo
-from everstep.store.refs import find_run, resolve, verified
+from everstep.store.refs import find_run, resolve
 from everstep.store.writing import Chain, Entry, new_row
 
 if TYPE_CHECKING:  # what only some programs use is imported when they do
@@ -166,11 +166,8 @@ class BaseStore:
         return made
 
     def delete(self, run_id: str) -> None:
-        """Remove a run and all that is its own; the id must be given in full. Forks of it stay whole."""
-        row = self.backend.run(check_id(run_id))
-        if row is None:
-            raise NotFound(f"there is no run {run_id!r}", remedy="Give the whole id: a beginning of one is not enough to delete a run.")
-        self._remove(verified(row))
+        """Remove a run and all that is its own. Forks of it stay whole."""
+        self._remove(find_run(self.backend, run_id))
 
     def _remove(self, row: RunRow) -> None:
         self._tell("before_delete", row.id)

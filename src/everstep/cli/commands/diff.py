@@ -9,6 +9,7 @@ import click
 from everstep.cli import facts
 from everstep.cli.app import App
 from everstep.cli.app import command as make
+from everstep.cli.naming import to_read
 from everstep.cli.paths import shown as path_shown
 from everstep.cli.plain import shown
 from everstep.cli.refs import REF
@@ -26,7 +27,8 @@ _SIGNS = {"added": ("+", "green"), "removed": ("-", "red"), "changed": ("~", "ye
 def command(app: App, a: str, b: str | None, limit: int, full: bool, exit_code: bool) -> int:
     """Compare two states. With one ref, what its checkpoint changed."""
     with app.open() as store:
-        one, other = (_before(store, a), a) if b is None else (a, b)
+        a = to_read(app, store, a)
+        one, other = (_before(store, a), a) if b is None else (a, to_read(app, store, b))
         changes = store.diff(one, other)
     if app.out.as_json:
         app.out.data("diff", {"a": one, "b": other, "changes": [facts.of_change(change, app.hidden) for change in changes]})

@@ -12,6 +12,7 @@ from everstep.cli import facts, targets
 from everstep.cli.app import App
 from everstep.cli.app import command as make
 from everstep.cli.hints import who_goes_on
+from everstep.cli.naming import to_change
 from everstep.cli.paths import parse, shown
 from everstep.cli.refs import REF
 from everstep.errors import InvalidArgument
@@ -33,7 +34,7 @@ def command(app: App, ref: str, id: str | None, changes: tuple[str, ...], remove
     """Begin a new run at REF, with the id ID if it is given."""
     edit = _edit(changes, removed, file)
     with app.open(driving=True) as store:
-        run = store.fork(ref, id, edit)
+        run = store.fork(to_change(store, ref), id, edit)
     if app.out.as_json:
         app.out.data("fork", facts.of_run(run, app.hidden))
     else:

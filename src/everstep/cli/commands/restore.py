@@ -10,6 +10,7 @@ from everstep.cli.app import App
 from everstep.cli.app import command as make
 from everstep.cli.files import replace
 from everstep.cli.loading import load_newest_good
+from everstep.cli.naming import to_change
 from everstep.cli.plain import dumps, to_json
 from everstep.cli.refs import REF
 
@@ -21,6 +22,7 @@ from everstep.cli.refs import REF
 def command(app: App, ref: str, output: str | None, newest_good: bool) -> None:
     """Print the state of REF as JSON. The run is not changed."""
     with app.open() as store:
+        ref = to_change(store, ref)
         if newest_good:
             name, state = load_newest_good(app, store, ref)
         else:

@@ -67,7 +67,7 @@ def _print(app: App, store: Any, page: Any, queued: bool) -> None:
     head = ("RUN", "STATUS", "WORKFLOW", "CHECKPOINTS", "STORED", "UPDATED", "PLACE", "TAGS", "NOTE")
     rows = [
         (
-            shortened(store, run.id), run.status + ("*" if run.open else ""), cell(run.workflow or "", 30), f"{run.checkpoints:,}",
+            shortened(store, run.id) if app.out.terminal else run.id, run.status + ("*" if run.open else ""), cell(run.workflow or "", 30), f"{run.checkpoints:,}",
             size(run.stored_bytes), app.out.when(run.updated_at),
             _place(app, store, run) if queued else "", cell(", ".join(run.tags), 30), cell(app.hidden(run.note) or "", 60),
         )

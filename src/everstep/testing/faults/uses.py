@@ -64,7 +64,7 @@ def _reading(opened: Opened) -> Iterator[Use]:
     yield "stats", lambda: opened.store.stats()
     yield "due", lambda: opened.store.due()
     yield "upgrades", lambda: opened.store.upgrades(True)
-    yield "@last", lambda: opened.store.load("@last")
+    yield "the run written last", lambda: opened.store.load(str(opened.store.backend.manifest().last))
 
 
 def _reading_run(opened: Opened, name: str) -> Iterator[Use]:
