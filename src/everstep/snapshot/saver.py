@@ -26,7 +26,7 @@ BASE_EVERY = 48
 MOST_DELTAS = 512
 BIG_DELTA = 256 * 1024
 NO_DELTA = b"\xc0"
-LOOKS = 16  # containers that may be looked at for each checkpoint: some millionths of a second
+LOOKS = 8  # containers that may be looked at for each checkpoint: some millionths of a second
 
 
 class Saved(Shape):
