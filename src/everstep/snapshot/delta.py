@@ -228,7 +228,7 @@ def _lists(old: list[Any], new: list[Any], path: Path, ops: list[Op]) -> None:
     b = [encode(v) for v in new]
     shift = 0  # how much further right than in `old` things stand by now
     i = j = 0
-    for x, y in [*_anchors(a, b), (len(a), len(b))]:
+    for x, y in [*anchors(a, b), (len(a), len(b))]:
         shift = _gap(old[i:x], new[j:y], i + shift, path, ops) + shift
         i, j = x + 1, y + 1
 
@@ -244,7 +244,7 @@ def _gap(old: list[Any], new: list[Any], at: int, path: Path, ops: list[Op]) -> 
     return len(new) - len(old)
 
 
-def _anchors(a: list[bytes], b: list[bytes]) -> list[tuple[int, int]]:
+def anchors(a: list[bytes], b: list[bytes]) -> list[tuple[int, int]]:
     """Pairs of positions whose items are the same, rising on both sides: the ends, and between them what is unique."""
     limit = min(len(a), len(b))
     head = 0
