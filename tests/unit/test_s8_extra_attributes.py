@@ -79,7 +79,9 @@ class Loose(pydantic.BaseModel, extra="allow"):
     name: str
 
 
-@pytest.mark.parametrize("made", [Plan("a"), Wider("a"), Slotted("a"), Open("a"), Named(1), Loose(name="a")], ids=lambda v: type(v).__name__)
+@pytest.mark.parametrize(
+    "made", [Plan("a"), Wider("a"), Slotted("a"), Open("a"), Named(1), Loose(name="a")], ids=lambda v: type(v).__name__
+)
 def test_S8_an_attribute_that_is_no_field_comes_back(made: Any) -> None:
     made.note = {"by": ["hand"]}
     back = decode(encode(made))
@@ -129,6 +131,7 @@ def test_S8_one_that_cannot_be_stored_is_refused_with_its_path() -> None:
     store = everstep.open("memory://")
     plan = Plan("a")
     plan.socket = object()  # type: ignore[attr-defined]
-    with pytest.raises(Unstorable, match="socket"), store.run("r") as run:
-        run.state["plan"] = plan
+    run = store.run("r").__enter__()
+    run.state["plan"] = plan
+    with pytest.raises(Unstorable, match="socket"):
         run.checkpoint()

@@ -19,6 +19,7 @@ from everstep.shape import Shape
 
 T = TypeVar("T")
 Fields = dict[str, Any]
+Shaped = tuple[Callable[[Any], Fields], Callable[[Fields], Any]]
 
 
 class Unknown:
@@ -230,7 +231,7 @@ def _shape(cls: type) -> tuple[Callable[[Any], Fields], Callable[[Fields], Any]]
 _EXTRA = "__extra__"
 
 
-def _with_extra(cls: type, names: tuple[str, ...], take: Callable[[Any], Fields], make: Callable[[Fields], Any]) -> Any:
+def _with_extra(cls: type, names: tuple[str, ...], take: Callable[[Any], Fields], make: Callable[[Fields], Any]) -> Shaped:
     """A pair of functions that also keeps attributes which are no fields: those of the instance, and of the slots of its bases.
 
     The value of a cached_property is left out: it is computed again when it is asked for.

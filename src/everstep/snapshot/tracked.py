@@ -210,7 +210,9 @@ class TrackedDict(Node, dict[Any, Any]):
     def _strayed(self) -> bool:
         """Whether something wrote here without calling a method; the order of keys counts."""
         guard = self._guard
-        return len(self) != len(guard) or not (all(map(is_, dict.values(self), guard.values())) and all(map(is_, dict.__iter__(self), guard)))
+        return len(self) != len(guard) or not (
+            all(map(is_, dict.values(self), guard.values())) and all(map(is_, dict.__iter__(self), guard))
+        )
 
     def _catch_up(self) -> None:
         """Take over what was written past the methods as if they had been called."""
