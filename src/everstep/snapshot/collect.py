@@ -463,10 +463,8 @@ def _references(container: Any, key: Any) -> int:
 
 def _unheld(tracker: Tracker, i: int) -> bool:
     """Whether only the state itself still refers to a list that was seen, so that nobody can write into it."""
-    links = 0
     node = tracker.seen[i]
-    for parent, _ in node._links():
-        links += 2  # the parent and its guard
+    links = 2 * len(node._links())  # each parent and its guard
     expected = _ALONE + links + node._held + (id(node) in tracker.owners)
     del node
     return _references(tracker.seen, i) <= expected
