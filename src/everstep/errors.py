@@ -11,6 +11,7 @@
     ├── RunExists           E203  an id that is taken
     ├── PrunedCheckpoint    E204  a checkpoint whose state was dropped by retention (a NotFound)
     ├── AlreadyQueued       E205  a run with the same dedupe waits in the queue (a RunExists)
+    ├── RunDeleted          E206  the run was deleted while it was read (a NotFound)
     ├── LeaseHeld           E301  another writer has the run open
     ├── LostLease           E302  this writer was overtaken
     ├── Conflict            E303  the run moved on underneath this write
@@ -182,6 +183,17 @@ class PrunedCheckpoint(NotFound):
         self.before, self.after = kept
         near = " and ".join(f"{run}@{n}" for n in kept if n is not None)
         super().__init__(f"the state of {run}@{number} was pruned", remedy=f"The nearest that were kept: {near}." if near else None)
+
+
+class RunDeleted(NotFound):
+    """The run was deleted while it was read, or after a view of it was made."""
+
+    code = "E206"
+    remedy = "Nothing is damaged. Read another run: store.runs() lists what there is."
+
+    def __init__(self, run: str):
+        self.run = run
+        super().__init__(f"run {run!r} was deleted, so its states cannot be read any more")
 
 
 class LeaseHeld(EverstepError):

@@ -18,6 +18,7 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "AmbiguousRef": ("ab", ["abc", "abd"]),
     "PrunedCheckpoint": ("r", 3, (2, 9)),
     "AlreadyQueued": ("mail", "one", "r"),
+    "RunDeleted": ("r",),
     "LeaseHeld": ("r", "host", 7, "then", "later"),
     "DamagedRecord": ("r", 3, "it is gone"),
     "IllegalTransition": ("r", "cancelled", "running"),

@@ -60,7 +60,7 @@ def _add_last_checkpoint(run: Run, chain: Chain, saver: Saver, ending: Ending) -
     if ending.kind is None:
         return None
     try:
-        saved = saver.build()
+        saved = saver.build(thorough=True)
     except EverstepError as error:
         if ending.status == Status.SUCCEEDED:
             ending.fail(run._error_body(error))

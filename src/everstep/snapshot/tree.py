@@ -32,7 +32,7 @@ from ormsgpack import Ext, Fragment, packb
 
 from everstep.codec.kinds import kind_of
 from everstep.codec.values import FROZEN, OBJECT, REFERENCE, hook, keep, pack
-from everstep.snapshot.tracked import TrackedDict, TrackedList, Tracker
+from everstep.snapshot.tracked import Strayed, TrackedDict, TrackedList, Tracker
 
 INLINE = 8 * 1024
 TARGET = 32 * 1024
@@ -152,12 +152,19 @@ class Builder:
 
     def _hook(self, value: Any) -> Any:
         try:
-            if value.__class__ in _TRACKED and value._image is not None and self._follows(value):
-                return value._image.reference(value, self)
+            if value.__class__ in _TRACKED:
+                self._refuse_strayed(value)
+                if value._image is not None and self._follows(value):
+                    return value._image.reference(value, self)
         except BaseException as failure:
             keep(failure)
             raise
         return hook(value)
+
+    def _refuse_strayed(self, value: Any) -> None:
+        """Raise `Strayed` if a container is not what the deltas say of it."""
+        if value._strayed() and self._follows(value):
+            raise Strayed
 
     def _follows(self, value: Any) -> bool:
         """Whether an image of a value learns of its changes: not if it belongs to another state, or stands only in a plain part."""

@@ -93,9 +93,9 @@ class MaskingSaver(Saver):
     def hand_in(self, value: Any) -> None:
         self._live = value
 
-    def build(self, whole: bool = False) -> Saved:
+    def build(self, whole: bool = False, thorough: bool = False) -> Saved:
         self._inner.hand_in(self._mask(self._live))
-        return self._inner.build(whole)
+        return self._inner.build(whole, thorough)
 
     def lost(self) -> None:
         self._inner.lost()

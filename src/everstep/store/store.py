@@ -24,6 +24,7 @@ from everstep.store.writing import Chain, Entry, new_row
 if TYPE_CHECKING:  # what only some programs use is imported when they do
     from everstep.redact import Redactor
     from everstep.snapshot.diff import Change
+    from everstep.store.blame import Blame
     from everstep.store.events import Event
     from everstep.store.forks import Edit
     from everstep.store.gates import Gate
@@ -127,15 +128,18 @@ class BaseStore:
 
         return history.diff(self.backend, resolve(self.backend, a), resolve(self.backend, b))
 
-    def blame(self, ref: str, path: Sequence[Any]) -> Checkpoint:
-        """The checkpoint, up to the one that the ref names, which last changed the value at a path: `store.blame("r", ["plan", "goal"])`."""
+    def blame(self, ref: str, path: Sequence[Any]) -> Blame:
+        """The checkpoint, up to the one that the ref names, which last changed the value at a path: `store.blame("r", ["plan", "goal"])`.
+
+        It follows forks to the runs that they began in. A `Blame` is a `Checkpoint` that also says whether it is `exact`.
+        """
         if not isinstance(path, (str, list, tuple)):
             raise InvalidArgument(f"{path!r:.60} is no path", remedy='Give a key, or a list such as ["messages", 3, "content"].')
         steps = [path] if isinstance(path, str) else list(path)
         row, number = resolve(self.backend, ref)
-        from everstep.store import history
+        from everstep.store.blame import blame
 
-        return history.blame(self.backend, row, number, steps)
+        return blame(self.backend, row, number, steps)
 
     def tag(self, ref: str, name: str) -> None:
         """Put a tag on a checkpoint. Needs no lease."""

@@ -21,7 +21,10 @@ def command(app: App, ref: str, path: str) -> None:
     with app.open() as store:
         one = store.blame(to_read(app, store, ref), parse(path))
     if app.out.as_json:
-        app.out.data("blame", {"path": path, "checkpoint": facts.of_checkpoint(one, app.hidden)})
+        about = {"path": path, "checkpoint": facts.of_checkpoint(one, app.hidden), "exact": one.exact, "after": one.after}
+        app.out.data("blame", about)
         return
-    parts = [app.out.style(one.ref, "bold"), app.out.when(one.at), f"step {cell(one.step, 60)}" if one.step else one.kind]
+    parts = [app.out.style(str(one), "bold"), app.out.when(one.at), f"step {cell(one.step, 60)}" if one.step else one.kind]
     app.out.line("  ".join([*parts, cell(app.hidden(one.note) or "", 100)]).rstrip())
+    if not one.exact:
+        app.out.say("older states are gone: they were pruned, or the run that this one was forked from was deleted", "dim")

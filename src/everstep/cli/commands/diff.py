@@ -15,7 +15,7 @@ from everstep.cli.plain import shown
 from everstep.cli.refs import REF
 from everstep.cli.text import cell, plural
 
-_SIGNS = {"added": ("+", "green"), "removed": ("-", "red"), "changed": ("~", "yellow")}
+_SIGNS = {"added": ("+", "green"), "removed": ("-", "red"), "changed": ("~", "yellow"), "moved": (">", "cyan")}
 
 
 @make("diff")
@@ -53,6 +53,7 @@ def _print(app: App, changes: list[Any], limit: int, longest: int) -> None:
         told = facts.of_change(change, app.hidden)
         before, after = (shown(told[name], longest) for name in ("before", "after"))
         value = after if change.kind == "added" else before if change.kind == "removed" else f"{before} -> {after}"
+        value = f"order {value}" if change.kind == "moved" else value
         app.out.line(
             f"{app.out.style(sign, colour)} {app.out.style(cell(path_shown(app.hidden(list(change.path))), 400), 'bold')}: {value}"
         )

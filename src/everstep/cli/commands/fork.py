@@ -15,6 +15,7 @@ from everstep.cli.hints import who_goes_on
 from everstep.cli.naming import to_change
 from everstep.cli.paths import parse, shown
 from everstep.cli.refs import REF
+from everstep.cli.tags import from_json
 from everstep.errors import InvalidArgument
 
 
@@ -47,7 +48,7 @@ def _edit(changes: tuple[str, ...], removed: tuple[str, ...], file: str | None) 
         return None
     pairs = [(parse(path), value) for path, value in (targets.pair(text, "--set", "PATH=VALUE") for text in changes)]
     paths = [parse(text) for text in removed]
-    whole = None if file is None else [targets.json_of(file)]
+    whole = None if file is None else [from_json(targets.json_of(file))]
     if whole == [None]:
         raise InvalidArgument("a fork cannot begin with null", remedy="Begin with {}, and save null in it.")
 
