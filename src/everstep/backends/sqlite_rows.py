@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from everstep.backends.base import MAX_SEQ
+from everstep.backends.heads import refuse_stale
 from everstep.backends.packing import pack_ranges, pack_tags, unpack_ranges, unpack_tags
-from everstep.errors import Damaged, DamagedRecord, DamagedRun, MissingHead
+from everstep.errors import Damaged, DamagedRecord, DamagedRun
 from everstep.records import ZERO, Base, Letter, Pruned, Record, RunRow, Tag, Tombstone, Worker, fact_check
 
 Values = tuple[Any, ...]
@@ -63,20 +64,9 @@ def run_from(values: Values, wanted: str | None = None) -> RunRow:
 def newest_run(values: Values, wanted: str | None = None) -> RunRow:
     """A run row, from all columns and the id of the run's newest record."""
     row = run_from(values[:-1], wanted)
-    refuse_stale(row, values[-1])
+    newest: int | None = values[-1]
+    refuse_stale(row, None if newest is None else newest & MAX_SEQ)
     return row
-
-
-def refuse_stale(row: RunRow, newest: int | None) -> None:
-    """Refuse a row that is older than its records: a disk that lost a write leaves one that is good in itself."""
-    if newest is None and row.head_seq:
-        raise MissingHead(f"run {row.id!r} has no records, but its row names record {row.head_seq} as the newest")
-    if newest is not None and newest & MAX_SEQ > row.head_seq:
-        raise DamagedRun(
-            f"the row of run {row.id!r} is older than its records: it names record {row.head_seq} as the newest, but record "
-            f"{newest & MAX_SEQ} is stored",
-            remedy="Restore a backup, or save what is good into a new store: everstep repair OLD NEW.",
-        )
 
 
 def run_values(row: RunRow) -> Values:

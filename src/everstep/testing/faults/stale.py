@@ -15,7 +15,7 @@ from unittest.mock import patch
 
 import everstep
 from everstep.codec.values import encode
-from everstep.errors import AlreadyAnswered, EverstepError, NotFound
+from everstep.errors import AlreadyAnswered, EverstepError
 from everstep.testing.faults import ages
 from everstep.testing.faults.bench import Bench, Files, Outcome, put
 from everstep.testing.faults.count import Count, Progress
