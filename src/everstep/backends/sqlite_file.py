@@ -271,9 +271,10 @@ def _adds_up(connection: apsw.Connection) -> bool:
     """Whether the manifest is the sum of all checks. Rows of an older file are good in themselves, but not together with a newer manifest."""
     try:
         with connection:  # both of one moment: others may be writing
-            return adds_up(connection)
+            right = adds_up(connection)
     except apsw.Error:
         return False
+    return right
 
 
 def _create(path: Path) -> None:
