@@ -83,7 +83,7 @@ def test_S7_a_state_that_no_load_would_take_is_refused_with_its_path(tmp_path: P
 
         def save() -> None:
             with store.run("r") as run:
-                run.state["deep"] = {"ok": [1] * 10, "rows": [[0] * 3_000] * 40}
+                run.state["deep"] = {"ok": [1] * 10, "rows": [[0] * 3_000] * 120}
                 try:
                     run.checkpoint()
                 finally:

@@ -19,6 +19,8 @@ from everstep.store.reading import prune_mark
 from everstep.store.refs import tags_of, verified
 
 _MOST = 10_000
+MOST_PLACE = 2**63 - 1
+"""The largest cursor, position or limit: what every backend can compare with."""
 Time = datetime | float | int
 
 
@@ -46,8 +48,10 @@ def _check_numbers(filters: dict[str, Any]) -> None:
     limit, after = filters.get("limit"), filters.get("after")
     if limit is not None and (type(limit) is not int or not 1 <= limit <= _MOST):
         raise InvalidArgument(f"limit={limit!r:.60} is no whole number between 1 and {_MOST}")
-    if after is not None and type(after) is not int:
-        raise InvalidArgument(f"after={after!r:.60} is no cursor", remedy="Give the `next` of the page before, of the same listing.")
+    if after is not None and (type(after) is not int or not -MOST_PLACE <= after <= MOST_PLACE):
+        raise InvalidArgument(
+            f"after must be a cursor of this listing, got {after!r:.60}", remedy="Give the `next` of the page before, of the same listing."
+        )
     if type(filters.get("oldest_first", False)) is not bool:
         raise InvalidArgument(f"oldest_first={filters['oldest_first']!r:.60} is neither True nor False")
 

@@ -21,7 +21,7 @@ from everstep.store.proof.beside import Beside
 from everstep.store.proof.chunks import Allowance, Chunks, Recent
 from everstep.store.proof.mirror import Mirror
 from everstep.store.proof.report import Depth, Problem
-from everstep.store.reading import no_collection
+from everstep.store.collection import no_collection
 
 _AT_ONCE = 500
 _LOOKS = 5
