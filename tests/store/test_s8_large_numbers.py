@@ -77,7 +77,7 @@ def test_S8_a_number_is_taken_or_refused_in_words(store: everstep.Store, call: s
             error = getattr(outcome, "error", None)
         except EverstepError:
             continue
-        except Exception as raised:  # noqa: BLE001 - that is what is looked for
+        except Exception as raised:
             error = raised
         if error is not None and not isinstance(error, EverstepError):
             wrong.append((str(number)[:25], repr(error)[:120]))
