@@ -17,11 +17,11 @@ from everstep.errors import LimitExceeded
 from everstep.snapshot import loader
 
 LOAD = """
-import resource, sys, everstep
+import sys, tracemalloc, everstep
 store = everstep.open(sys.argv[1])
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+tracemalloc.start()
 state = store.load("r")
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+print(tracemalloc.get_traced_memory()[1] // 1024)
 """
 MB = 1024
 
