@@ -27,7 +27,7 @@ from everstep.backends.postgres_format import BUCKETS, prepare
 from everstep.backends.postgres_guard import Lender
 from everstep.backends.postgres_leases import Leases, living
 from everstep.backends.postgres_listing import list_checkpoints, list_runs
-from everstep.backends.postgres_rows import fact_from, pruned_from, record_from, run_from
+from everstep.backends.postgres_rows import fact_from, newest_run, pruned_from, record_from
 from everstep.backends.postgres_transaction import PostgresTransaction
 from everstep.backends.postgres_writer import Writer
 from everstep.backends.queues import Claim, Claimed, Depth, Place, Task
@@ -88,7 +88,7 @@ class PostgresBackend:
 
     def run(self, run: str) -> RunRow | None:
         found = self._rows("run", run)
-        return run_from(found[0]) if found else None
+        return newest_run(found[0]) if found else None
 
     def runs(self, query: Query) -> list[tuple[int, RunRow]]:
         self._check_open()

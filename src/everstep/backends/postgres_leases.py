@@ -13,12 +13,12 @@ from typing import Any
 
 from everstep import clock as clocks
 from everstep.backends.postgres_connections import Connection, execute
-from everstep.backends.postgres_rows import Values, items_or_none, run_from
+from everstep.backends.postgres_rows import Values, items_or_none, newest_run
 from everstep.errors import Conflict, DamagedRun, LeaseHeld, NotFound, StoreBusy
 from everstep.records import RunRow, Tombstone, Worker
 
 _TRIES = 50
-_RUN_COLUMNS = 22
+_RUN_COLUMNS = 23  # with the seq of the newest record
 
 
 def process_name(pid: int) -> str:
@@ -96,7 +96,7 @@ class Leases:
         if not found:
             raise NotFound(f"there is no run {run!r}")
         values = found[0]
-        row = run_from(values[:_RUN_COLUMNS])
+        row = newest_run(values[:_RUN_COLUMNS])
         if row.digest() != row.check:
             raise DamagedRun(f"the row of run {run!r} does not match its digest")
         rest = values[_RUN_COLUMNS + 1 :]

@@ -19,13 +19,13 @@ from typing import Any
 import apsw
 
 from everstep.backends import queries, sqlite_format
+from everstep.backends.sqlite_agreement import adds_up
 from everstep.backends.sqlite_errors import read_error, write_error
 from everstep.backends.sqlite_fork import refuse_unsafe
 from everstep.backends.sqlite_format import APPLICATION_ID, FORMAT, SCHEMAS, schema_digest
 from everstep.backends.sqlite_new import discard, folder_error, link, remove_unfinished, sync_folder, unfinished
 from everstep.backends.sqlite_witness import Seen, Witness
 from everstep.errors import Damaged, NewerFormat, NotAStore, ReadOnly, RolledBack, StoreError
-from everstep.records import ZERO, shift
 
 OWN_FOLDER = ".everstep"
 BUSY_MS = 30_000
@@ -271,11 +271,10 @@ def _adds_up(connection: apsw.Connection) -> bool:
     """Whether the manifest is the sum of all checks. Rows of an older file are good in themselves, but not together with a newer manifest."""
     try:
         with connection:  # both of one moment: others may be writing
-            (total,) = connection.execute(_SQL["total"]).fetchone() or (None,)
-            checks = [check for (check,) in connection.execute(_SQL["all_checks"])]
-        return bool(total == shift(ZERO, (), checks))
-    except (apsw.Error, TypeError, UnicodeDecodeError):
+            right = adds_up(connection)
+    except apsw.Error:
         return False
+    return right
 
 
 def _create(path: Path) -> None:

@@ -132,6 +132,8 @@ class Queue(Shape, frozen=True):
 
 
 def queues(store: Host, minutes: int) -> list[Queue]:
+    if type(minutes) is not int or not 0 <= minutes <= _MOST:
+        raise InvalidArgument(f"minutes must be an integer from 0 to {_MOST:,}, got {minutes!r:.60}")
     found = []
     for depth in store.backend.depths(minutes):
         oldest = None if depth.oldest is None else when(depth.oldest)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 NONE: Any = type("NoDefault", (), {"__repr__": lambda self: "<none>"})()
 HOLD_SECONDS = 1.0
+_MOST_SECONDS = 1e9
 _YES = frozenset({"yes", "y", "true", "ok", "approve", "approved", "pass", "passed"})
 
 
@@ -70,8 +71,8 @@ def ask(
 ) -> Any:  # fmt: skip
     check_name(name)
     shape = shapes.to_schema(schema, choices)
-    if timeout is not None and not (isinstance(timeout, (int, float)) and timeout > 0):
-        raise InvalidArgument(f"timeout={timeout!r:.60} is no number of seconds above 0")
+    if timeout is not None and not (isinstance(timeout, (int, float)) and 0 < timeout < _MOST_SECONDS):
+        raise InvalidArgument(f"timeout must be a number of seconds above 0 and below {_MOST_SECONDS:,.0f}, got {timeout!r:.60}")
     if default is not NONE and shape is not None and default is not None:
         fault = shapes.check(shape, default)
         if fault:
@@ -251,7 +252,7 @@ def _deadline(seconds: float | None, until: Any) -> int:
         raise InvalidArgument("sleep needs either seconds or until", remedy="Use sleep(60) or sleep(until=datetime(...)).")
     if until is not None:
         return to_us(until) or 0
-    if not isinstance(seconds, (int, float)) or isinstance(seconds, bool) or not 0 <= seconds < 1e9:
+    if not isinstance(seconds, (int, float)) or isinstance(seconds, bool) or not 0 <= seconds < _MOST_SECONDS:
         raise InvalidArgument(f"{seconds!r:.60} is no number of seconds")
     return clock.now_us() + int(seconds * 1e6)
 

@@ -14,9 +14,10 @@ from everstep.clock import clock
 from everstep.codec.values import decode, encode
 from everstep.records import Kind, Record, RunRow
 from everstep.runtime.budget import Used
+from everstep.store.collection import no_collection
 from everstep.store.journal import FAILED, RUNNING, Recorded, open_body, pack_body, read, said_in
 from everstep.store.model import asked_for, header_of
-from everstep.store.reading import checkpoint_record, no_collection
+from everstep.store.reading import checkpoint_record
 from everstep.store.writing import Entry
 
 _STEP, _GATE, _ANSWER, _TIMER, _EVENT = (k.value for k in (Kind.STEP, Kind.GATE, Kind.ANSWER, Kind.TIMER, Kind.EVENT))

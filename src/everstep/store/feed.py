@@ -15,14 +15,15 @@ from everstep.records import ZERO, Kind, Record, RunRow, record_fault
 from everstep.store.events import Event
 from everstep.store.journal import open_body, said_in, show_input
 from everstep.store.model import Page, from_meta, header_of, when
+from everstep.store.query import MOST_PLACE
 from everstep.store.reading import checked
 
 
 def events(backend: Backend, after: int, run: RunRow | None, limit: int) -> Page[Event]:
     """Events beyond a position. Of one run, positions are the places in its own journal."""
     for name, number, least in (("after", after, 0), ("limit", limit, 1)):
-        if type(number) is not int or number < least:
-            raise InvalidArgument(f"{name}={number!r:.60} is no whole number from {least} on")
+        if type(number) is not int or not least <= number <= MOST_PLACE:
+            raise InvalidArgument(f"{name} must be an integer from {least} to {MOST_PLACE:,}, got {number!r:.60}")
     page: Page[Event] = Page()
     if run is not None:
         records = checked(backend, run, after + 1, min(after + limit, run.head_seq)) if after < run.head_seq else []

@@ -7,9 +7,7 @@ dropped on purpose is told from one that is damaged by the run's prune mark.
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 from everstep.backends.base import Backend
@@ -21,6 +19,7 @@ from everstep.shape import Shape
 from everstep.snapshot.delta import Op, apply
 from everstep.snapshot.loader import Loader
 from everstep.snapshot.saver import NO_DELTA
+from everstep.store.collection import no_collection
 
 _STATE = (Kind.CHECKPOINT.value, Kind.BASE.value)
 
@@ -118,18 +117,6 @@ def _load_beside_prune(backend: Backend, row: RunRow, number: int) -> Loaded:
         return load_only(backend, row, number)
     except Damaged:
         return load_only(backend, row, number)
-
-
-@contextmanager
-def no_collection() -> Iterator[None]:
-    """Keep the garbage collector out while thousands of containers come into being, none of them garbage: a fifth of the time."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
 
 
 def of_head(backend: Backend, row: RunRow, error: Damaged) -> Damaged:

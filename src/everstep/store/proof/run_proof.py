@@ -16,12 +16,12 @@ from everstep.records import ZERO, Kind, Pruned, Record, RunRow, record_fault
 from everstep.shape import Shape, field
 from everstep.snapshot.saver import NO_DELTA
 from everstep.store.bodies import contents
+from everstep.store.collection import no_collection
 from everstep.store.pace import Pace
 from everstep.store.proof.beside import Beside
 from everstep.store.proof.chunks import Allowance, Chunks, Recent
 from everstep.store.proof.mirror import Mirror
 from everstep.store.proof.report import Depth, Problem
-from everstep.store.reading import no_collection
 
 _AT_ONCE = 500
 _LOOKS = 5

@@ -24,7 +24,7 @@ from everstep.shape import Shape, field
 from everstep.store.model import when
 from everstep.store.pace import Pace, Progress
 from everstep.store.refs import find_run
-from everstep.store.upkeep.gc import Collected, Collector, Foreseen, give_back
+from everstep.store.upkeep.gc import Collected, Collector, Foreseen, give_back, to_give_back
 from everstep.store.upkeep.policies import Policies, forget
 from everstep.store.upkeep.prune import PrunePlan, Pruner
 from everstep.store.upkeep.retention import PROTECTED, Retention
@@ -103,7 +103,9 @@ class Cleaner:
     def gc(self, dry_run: bool, compact: bool, progress: Progress | None) -> Collected:
         pace = Pace(progress, None)
         out = Collector(self._backend, pace).collect(dry_run)
-        if not dry_run:
+        if dry_run:
+            out.given_back = to_give_back(self._backend, out.freed)
+        else:
             out.given_back = self._backend.compact() if compact else give_back(self._backend, pace)
         pace.end("gc")
         return out
@@ -128,7 +130,9 @@ class Cleaner:
         out.pruned.unread = unread
         out.collected = Collector(self._backend, pace, _foreseen(gone, left, out.pruned) if dry_run else None).collect(dry_run)
         out.collected.complete = out.collected.complete and out.pruned.complete and not pace.over
-        if not dry_run:
+        if dry_run:
+            out.collected.given_back = to_give_back(self._backend, out.freed)
+        else:
             out.collected.given_back = give_back(self._backend, pace)
             for run in policies.runs():
                 if self._backend.run(run) is None:

@@ -37,14 +37,14 @@ class Collected(Shape):
     kept: int = 0
     """How many chunks are referred to."""
     given_back: int = 0
-    """Bytes that the store gave back to the system."""
+    """Bytes that the store gave back to the system; of a dry run, about how many it would."""
     problems: list[str] = field(default_factory=list)
     dry_run: bool = False
     complete: bool = True
 
     def __str__(self) -> str:
         what = f"{self.chunks} chunks of {self.families} families {'would be ' if self.dry_run else ''}freed, {self.freed:,} bytes"
-        rest = "" if self.dry_run else f"; {self.given_back:,} bytes given back"
+        rest = f"; about {self.given_back:,} bytes would be given back" if self.dry_run else f"; {self.given_back:,} bytes given back"
         return "\n".join([f"{what}; {self.kept} chunks stay{rest}", *self.problems])
 
 
@@ -190,3 +190,10 @@ def give_back(backend: Backend, pace: Pace) -> int:
             break
         given += part
     return given
+
+
+def to_give_back(backend: Backend, freed: int) -> int:
+    """About how many bytes the system would get: what is free already, and what would be freed. 0 where the engine does that by itself."""
+    health = backend.health()
+    pages, size = health.get("free_pages"), health.get("page_size")
+    return max(0, pages * size + freed) if isinstance(pages, int) and isinstance(size, int) else 0

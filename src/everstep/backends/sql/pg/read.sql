@@ -25,9 +25,9 @@ SELECT EXISTS (SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relname
 SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))
 
 -- name: run
--- The whole row of one run.
+-- The whole row of one run, and the seq of its newest record.
 SELECT pk, id, key, family, workflow, session, tags, note, meta, parent, parent_number, created_at, status, updated_at, head_seq,
-    head_digest, checkpoints, stored, epoch, worker, since, "check"
+    head_digest, checkpoints, stored, epoch, worker, since, "check", (SELECT max(n.seq) FROM {schema}.records n WHERE n.run = runs.pk)
 FROM {schema}.runs WHERE id = %s
 
 -- name: records
@@ -86,9 +86,10 @@ SELECT position FROM {schema}.feed_end
 SELECT id, host, pid, boot, started_at, expires_boot, expires_at, process, ends > {schema}.now_us() FROM {schema}.workers WHERE id = %s
 
 -- name: leased
--- A run, who holds it, and the server's time.
+-- A run with the seq of its newest record, who holds it, and the server's time.
 SELECT r.pk, r.id, r.key, r.family, r.workflow, r.session, r.tags, r.note, r.meta, r.parent, r.parent_number, r.created_at, r.status,
     r.updated_at, r.head_seq, r.head_digest, r.checkpoints, r.stored, r.epoch, r.worker, r.since, r."check",
+    (SELECT max(n.seq) FROM {schema}.records n WHERE n.run = r.pk),
     {schema}.now_us(), w.id, w.host, w.pid, w.boot, w.started_at, w.expires_boot, w.expires_at, w.process, w.ends > {schema}.now_us()
 FROM {schema}.runs r LEFT JOIN {schema}.workers w ON w.id = r.worker WHERE r.id = %s
 
