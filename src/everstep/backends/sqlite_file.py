@@ -22,10 +22,11 @@ from everstep.backends import queries, sqlite_format
 from everstep.backends.sqlite_errors import read_error, write_error
 from everstep.backends.sqlite_fork import refuse_unsafe
 from everstep.backends.sqlite_format import APPLICATION_ID, FORMAT, SCHEMAS, schema_digest
-from everstep.backends.sqlite_new import discard, folder_error, link, remove_unfinished, sync_folder, unfinished
+from everstep.backends.sqlite_new import discard, folder_error, link, remove_unfinished, unfinished
 from everstep.backends.sqlite_witness import Seen, Witness
 from everstep.errors import Damaged, NewerFormat, NotAStore, ReadOnly, RolledBack, StoreError
 from everstep.records import ZERO, shift
+from everstep.system import needs_full_sync, sync_folder, sync_parents
 
 OWN_FOLDER = ".everstep"
 BUSY_MS = 30_000
@@ -196,6 +197,8 @@ class SqliteFile:
         connection.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
         connection.config(apsw.SQLITE_DBCONFIG_ENABLE_VIEW, 0)
         connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
+        if needs_full_sync():
+            sqlite_format.sync_fully(connection)
         return connection
 
     def _open_immutable(self) -> apsw.Connection:
@@ -283,6 +286,7 @@ def _create(path: Path) -> None:
     temporary = unfinished(path)
     try:
         _make_folder(path.parent)
+        sync_parents(path.parent)  # before there is a store: a save that was acknowledged must not be lost with the folder's name
         Witness(str(path)).forget()
         remove_unfinished(path)
         os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
@@ -306,7 +310,11 @@ def _make_folder(folder: Path) -> None:
         folder.mkdir(mode=0o700)
     except FileExistsError:
         return
-    (folder / ".gitignore").write_text("*\n")
+    descriptor = os.open(folder / ".gitignore", os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(descriptor, b"*\n")
+    finally:
+        os.close(descriptor)
 
 
 def _build(temporary: Path) -> None:

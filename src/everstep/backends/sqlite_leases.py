@@ -9,7 +9,6 @@ What the dead left behind is removed when the store is opened.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 from contextlib import suppress
@@ -17,6 +16,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from everstep import clock as clocks
+from everstep import system
 from everstep.backends.sqlite_rows import worker_from, worker_values
 from everstep.backends.sqlite_transaction import Transaction
 from everstep.errors import Conflict, LeaseHeld, NotFound
@@ -54,7 +54,7 @@ class WorkerLocks(Shape):
         """The file, made and locked; None if it was removed meanwhile."""
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
-            fcntl.lockf(descriptor, fcntl.LOCK_EX)
+            system.lock(descriptor)
             if os.fstat(descriptor).st_nlink:
                 return descriptor
         except BaseException:
@@ -75,10 +75,8 @@ class WorkerLocks(Shape):
     def _remove_unlocked(path: Path) -> None:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
-            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            path.unlink(missing_ok=True)  # while it is locked, so that whoever is about to lock it sees that it is gone
-        except (BlockingIOError, PermissionError):
-            return
+            if system.try_lock(descriptor):
+                path.unlink(missing_ok=True)  # while it is locked, so that whoever is about to lock it sees that it is gone
         finally:
             os.close(descriptor)
 
@@ -96,12 +94,9 @@ class WorkerLocks(Shape):
         except FileNotFoundError:
             return False
         try:
-            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except (BlockingIOError, PermissionError):
-            return True
+            return not system.try_lock(descriptor)
         finally:
             os.close(descriptor)
-        return False
 
     def forget(self, worker: str) -> None:
         """Remove the lock file of a dead worker. Ids are never used twice, so nobody can be about to lock it."""

@@ -13,6 +13,7 @@ from glob import escape as glob_escape
 from pathlib import Path
 
 from everstep.errors import ReadOnly, StoreError, StoreFull
+from everstep.system import is_alive
 
 _making: set[str] = set()
 
@@ -42,7 +43,7 @@ def remove_unfinished(path: Path) -> None:
     for left in _itself_last(path.parent, f".{glob_escape(path.name)}.*.new*"):
         owner = left.name.removeprefix(f".{path.name}.").partition(".")[0]
         failed = owner == str(os.getpid()) and left.name.rpartition(".new")[0] + ".new" not in _making
-        if failed or not owner.isdecimal() or not Path(f"/proc/{owner}").exists():
+        if failed or not owner.isdecimal() or not is_alive(int(owner)):
             left.unlink(missing_ok=True)
 
 
@@ -60,14 +61,6 @@ def link(temporary: Path, path: Path) -> bool:
             return False
         temporary.rename(path)
     return True
-
-
-def sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def folder_error(error: OSError, path: Path) -> StoreError:

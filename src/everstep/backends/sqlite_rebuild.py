@@ -17,7 +17,7 @@ from everstep.backends.matching import meta_scalars
 from everstep.backends.queues import Task, placed
 from everstep.backends.sqlite_errors import write_error
 from everstep.backends.sqlite_feed import FeedWriter
-from everstep.backends.sqlite_new import discard, folder_error, link, remove_unfinished, sync_folder, unfinished
+from everstep.backends.sqlite_new import discard, folder_error, link, remove_unfinished, unfinished
 from everstep.backends.sqlite_rows import (
     Values,
     base_values,
@@ -33,6 +33,7 @@ from everstep.backends.wreck import Entry
 from everstep.clock import clock
 from everstep.errors import InvalidArgument
 from everstep.records import MODULUS, Base, Kind, Letter, Pruned, Record, RunRow, Tag, Tombstone, fact_check
+from everstep.system import sync, sync_folder, sync_parents
 
 _SQL = queries.load("write")
 
@@ -130,6 +131,7 @@ class SqliteBuilder:
             if not link(self._new, self.path):
                 self._refuse_taken()
             sync_folder(self.path.parent)
+            sync_parents(self.path.parent)
         except OSError as error:
             raise folder_error(error, self.path) from error
 
@@ -143,6 +145,6 @@ class SqliteBuilder:
 def _sync(path: Path) -> None:
     descriptor = os.open(path, os.O_RDWR)
     try:
-        os.fsync(descriptor)
+        sync(descriptor)
     finally:
         os.close(descriptor)
