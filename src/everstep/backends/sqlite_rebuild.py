@@ -15,6 +15,7 @@ import apsw
 from everstep.backends import queries, sqlite_format
 from everstep.backends.matching import meta_scalars
 from everstep.backends.queues import Task, placed
+from everstep.backends.sqlite_beside import leftovers
 from everstep.backends.sqlite_errors import write_error
 from everstep.backends.sqlite_feed import FeedWriter
 from everstep.backends.sqlite_new import discard, folder_error, link, remove_unfinished, unfinished
@@ -28,7 +29,6 @@ from everstep.backends.sqlite_rows import (
     run_values,
     tombstone_values,
 )
-from everstep.backends.sqlite_witness import Witness
 from everstep.backends.wreck import Entry
 from everstep.clock import clock
 from everstep.errors import InvalidArgument
@@ -62,7 +62,7 @@ class SqliteBuilder:
             raise write_error(error, str(self.path)) from error
 
     def _refuse_taken(self) -> None:
-        taken = [path for path in (str(self.path), f"{self.path}-wal", f"{self.path}-journal") if os.path.lexists(path)]
+        taken = [str(self.path)] if os.path.lexists(self.path) else leftovers(self.path)
         if taken:
             raise InvalidArgument(f"{taken[0]} exists already", remedy="Give a path where nothing is: repair never writes over anything.")
 
@@ -127,7 +127,6 @@ class SqliteBuilder:
     def _publish(self) -> None:
         try:
             _sync(self._new)
-            Witness(str(self.path)).forget()
             if not link(self._new, self.path):
                 self._refuse_taken()
             sync_folder(self.path.parent)
