@@ -18,6 +18,7 @@ from everstep.backends import mounts, queries
 from everstep.backends.matching import meta_scalars
 from everstep.backends.sqlite_feed import faults
 from everstep.backends.sqlite_file import SqliteFile
+from everstep.backends.sqlite_new import left_behind
 from everstep.backends.upkeep import Census
 from everstep.errors import Damaged, StoreError
 from everstep.records import MODULUS
@@ -107,6 +108,7 @@ def health(cursor: apsw.Cursor, file: SqliteFile) -> dict[str, Any]:
         "volatile": mounts.is_volatile(kind),
         "writes": writes,
         "seen": None if seen is None else seen[1],
+        "left_behind": {str(left): _size(left) for left in left_behind(place.parent)},
     }
 
 

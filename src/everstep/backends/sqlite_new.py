@@ -46,8 +46,8 @@ def unfinished_names(path: Path) -> list[Path]:
 
 
 def left_behind(folder: Path) -> list[Path]:
-    """What creations and repairs of any store left behind in a folder: those whose process is gone, or is this one and makes them no more."""
-    return [left for left in _itself_last(folder, ".*.new*") if _is_left(left, _owner(left))]
+    """What killed creations and repairs of any store left behind in a folder. Names without a process may be of something that is at work."""
+    return [left for left in _itself_last(folder, ".*.new*") if _owner(left) and _is_left(left, _owner(left))]
 
 
 def remove_unfinished(path: Path) -> None:

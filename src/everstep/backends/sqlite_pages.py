@@ -138,12 +138,16 @@ class Pages:
             trunk = int.from_bytes(data[:4])
         return found
 
+    def hide(self) -> None:
+        """Remove the names of the copies, which stay readable for those who have them open: a crash from here on leaves nothing behind."""
+        self.image.unlink(missing_ok=True)
+        self._frames.unlink(missing_ok=True)
+
     def close(self) -> None:
         self._file.close()
         if isinstance(self._wal, mmap.mmap):
             self._wal.close()
-        self.image.unlink(missing_ok=True)
-        self._frames.unlink(missing_ok=True)
+        self.hide()
 
 
 def manifest_in(page: bytes, usable: int) -> tuple[int, bytes] | None:
