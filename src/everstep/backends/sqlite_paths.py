@@ -61,10 +61,12 @@ def refuse_links(path: Path) -> None:
         links = path.stat().st_nlink - own
         if links <= 1:
             return
+    from shlex import quote
+
     raise SecondPath(
         f"{path} has {links} names (hard links); each would have a WAL of its own. Nothing was written",
-        remedy=f"Keep one of them and remove the others. This lists them: find {path.parent} -xdev -samefile {path} (or search from the root "
-        "of the disk). To open a copy, copy the file: cp, not ln.",
+        remedy="Keep one of them and remove the others. This lists them: find "
+        f"{quote(str(path.parent))} -xdev -samefile {quote(str(path))} (or search from the root of the disk). For a copy, use cp, not ln.",
     )
 
 
