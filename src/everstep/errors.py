@@ -29,7 +29,10 @@
     │   ├── StoreBusy       E407  another process kept the store locked too long
     │   ├── UnknownBackend  E408  no backend for that URL
     │   ├── RolledBack      E409  an older store stands in the place of a newer one
-    │   └── StoreUnreachable E410  the server does not answer
+    │   ├── StoreUnreachable E410  the server does not answer
+    │   ├── LeftoverFiles   E411  files of another store lie where a store is to be created
+    │   ├── ForeignWal      E412  the WAL beside the store belongs to another file
+    │   └── SecondPath      E417  the store's file is reached by two paths
     ├── Damaged             E500  stored bytes are not what was saved
     │   ├── DamagedRecord   E501
     │   ├── DamagedChunk    E502
@@ -345,6 +348,27 @@ class StoreUnreachable(StoreError):
     remedy = (
         "Check that the server runs and can be reached. If it is unknown whether a save happened, open the run again and look at its head."
     )
+
+
+class LeftoverFiles(StoreError):
+    """Files of another store lie where a store is to be created."""
+
+    code = "E411"
+    remedy = "Put the store's file back, or move the files beside it to another folder."
+
+
+class ForeignWal(StoreError):
+    """The WAL beside the store belongs to another file."""
+
+    code = "E412"
+    remedy = "Put the file back that the WAL belongs to, or move the WAL to another folder."
+
+
+class SecondPath(StoreError):
+    """The store's file is reached by two paths, and each would have a WAL of its own."""
+
+    code = "E417"
+    remedy = "Use one path to the store in every program. Remove hard links, and mount the folder of the store instead of the file."
 
 
 class Damaged(EverstepError):

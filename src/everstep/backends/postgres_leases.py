@@ -8,7 +8,6 @@ and from other machines, a holder lives until its lease ends. A worker that is n
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Any
 
 from everstep import clock as clocks
@@ -16,19 +15,10 @@ from everstep.backends.postgres_connections import Connection, execute
 from everstep.backends.postgres_rows import Values, items_or_none, newest_run
 from everstep.errors import Conflict, DamagedRun, LeaseHeld, NotFound, StoreBusy
 from everstep.records import RunRow, Tombstone, Worker
+from everstep.system import process_name
 
 _TRIES = 50
 _RUN_COLUMNS = 23  # with the seq of the newest record
-
-
-def process_name(pid: int) -> str:
-    """What tells a living process of this machine from every other one; empty where the system does not say."""
-    try:
-        space = Path("/proc/self/ns/pid").readlink()
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return ""
-    return f"{space} {pid} {fields[19]}"
 
 
 class Leases:

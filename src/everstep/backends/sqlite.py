@@ -303,6 +303,7 @@ class SqliteBackend(NoOrders):
         # The last of them first, and each whatever becomes of the others. The writer's connection is the last one to be closed: if no other
         # process has the store open, SQLite merges and removes the WAL then.
         with ExitStack() as closing:
+            closing.callback(self._file.release)
             for part in (self._file.witness, self._locks, self._writer, self._reader, self._wal):
                 closing.callback(part.close)
             for bell in self._bells:

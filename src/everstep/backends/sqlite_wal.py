@@ -17,6 +17,7 @@ from collections.abc import Callable
 
 import apsw
 
+from everstep import system
 from everstep.backends.sqlite_errors import NO_SPACE, write_error
 from everstep.backends.sqlite_writer import Writer
 from everstep.errors import EverstepError, StoreBusy, StoreFull
@@ -160,7 +161,7 @@ def _append_zeros(wal: str, goal: int) -> bool:
         if missing <= 0 or disk.f_bavail * disk.f_frsize < _SPARE:
             return False
         os.write(descriptor, _SLICE[:missing])
-        os.fsync(descriptor)
+        system.sync(descriptor)
     except OSError as error:
         if error.errno in NO_SPACE:
             return False

@@ -192,6 +192,10 @@ SELECT CAST(type AS BLOB), CAST(name AS BLOB), CAST(tbl_name AS BLOB), CAST(coal
 -- Which store this is, and how often it was written.
 SELECT identity, writes FROM manifest WHERE pk = 1
 
+-- name: manifest_page
+-- The page of the manifest, to find it in the WAL.
+SELECT rootpage FROM sqlite_schema WHERE name = 'manifest'
+
 -- name: total
 -- The sum in the manifest.
 SELECT total FROM manifest WHERE pk = 1
