@@ -16,9 +16,8 @@ from weakref import WeakKeyDictionary
 
 from everstep.backends.base import Commit
 from everstep.clock import clock
-from everstep.runtime import gates, signals
+from everstep.runtime import gates, owner, signals
 from everstep.runtime.asteps import adrive
-from everstep.runtime.context import frame
 from everstep.runtime.run import Run, options_of
 from everstep.runtime.step_options import ABSENT
 from everstep.runtime.steps import Ticket, begin
@@ -108,7 +107,6 @@ class AsyncRun:
 
     def __init__(self, run: Run):
         self._run = run
-        self._token: Any = None
         self._alone = asyncio.Lock()  # held while a commit is made that no other may follow yet
 
     @classmethod
@@ -124,7 +122,7 @@ class AsyncRun:
         handle = cls(run)
         run._owner = get_ident()
         run._root.handle = handle
-        run._token = frame.set(run._root)
+        owner.enter(run._root)
         signals.watch(run)
         return handle
 
@@ -135,7 +133,7 @@ class AsyncRun:
         try:
             await asyncio.shield(asyncio.to_thread(run._leave, error))
         finally:
-            run._leave_frame()
+            owner.leave(run._root)
             signals.unwatch(run)
         run._exit_process(error)
 
@@ -244,7 +242,12 @@ class AsyncRun:
             self._run._listen()
 
     async def flush(self) -> None:
-        await asyncio.to_thread(self._run.flush)
+        """Return when all that was recorded up to now is durable; see `Run.flush`."""
+        run = self._run
+        run._open()
+        if run._entries and run._post_came(await self._commit(run._note)):
+            run._look_at_letters()
+        await asyncio.to_thread(run._catch_up)
 
 
 class AsyncStore:

@@ -19,9 +19,10 @@ from everstep.errors import Interrupted, StepTimeout, StoreClosed, Suspended, Wa
 from everstep.nudge import Nudge
 from everstep.records import Kind, Letter, Record, RunRow
 from everstep.runtime import gates, playback, signals
-from everstep.runtime.context import Frame, frame
+from everstep.runtime.context import Frame
 from everstep.runtime.hooks import Hooks
 from everstep.runtime.mode import Mode
+from everstep.runtime.owner import within
 from everstep.runtime.playback import Playback
 from everstep.runtime.policy import Policy, manual
 from everstep.runtime.recorder import Durability, Recorder
@@ -230,7 +231,7 @@ class Driver(Recorder):
     def _commit_inside(self, work: Work, commit: Commit) -> None:
         """Have a commit end the transaction of its step. It follows all that this run has handed over, and nothing follows it until it is known."""
         if self._durability != "sync":
-            self.flush()
+            self._catch_up()
         work.commit(commit)
         self._heard = commit.waiting
 
@@ -275,6 +276,13 @@ class Driver(Recorder):
 
         if self._post_came(self._commit(build)):
             self._look_at_letters()
+
+    def flush(self) -> None:
+        """Return when all that was recorded up to now is durable, events and drawn values too; raise if something could not be made so."""
+        self._open()
+        if self._entries:  # otherwise they wait for the next commit, and a kill before it loses them
+            self._write_entries()
+        self._catch_up()
 
     def _after_step(self, ticket: Ticket, error: Exception | None, commit: Commit) -> None:
         self._flight.pop(ticket.address, None)
@@ -441,8 +449,8 @@ class Driver(Recorder):
 
     def _here(self) -> Frame:
         """Where the calling code stands in this run."""
-        here = frame.get()
-        if here is None or here.run is not self:
+        here = within(self)
+        if here is None:
             return self._root
         if here.dead:
             raise StepTimeout(f"{here.path[:-1]} took too long and was given up: nothing that its thread still does is recorded")

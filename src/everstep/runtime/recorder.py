@@ -169,14 +169,14 @@ class Recorder:
         """Wait until another save can be deferred."""
         if self._durability == "exit":
             with self._lock:
-                self.flush()
+                self._catch_up()
         self._underway.wait(MOST_BEHIND - 1)
 
     def _defer(self, commit: Commit) -> None:
         """Take a commit that need not be durable yet."""
         if self._durability == "exit":
             if len(self._behind) >= MOST_KEPT:
-                self.flush()  # before this one is taken: if the disk is full, this one was not made, and the others still wait
+                self._catch_up()  # before this one is taken: if the disk is full, this one was not made, and the others still wait
             self._behind.append(commit)
             return
         self._underway.wait(MOST_BEHIND - 1)
@@ -197,8 +197,8 @@ class Recorder:
             self._failure = error if isinstance(error, EverstepError) else EverstepError(str(error), written="unknown")
         self._underway.settled(sent)
 
-    def flush(self) -> None:
-        """Return when all that was recorded up to now is durable; raise if something could not be made so."""
+    def _catch_up(self) -> None:
+        """Return when every commit that was handed over is durable; raise if one could not be made so."""
         self._open()
         if self._behind:
             first, last = self._behind[0], self._behind[-1]

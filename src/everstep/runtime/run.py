@@ -22,9 +22,9 @@ from everstep.codec.values import decode, encode
 from everstep.errors import DamagedRecord, EverstepError, Interrupted, InvalidArgument, RunClosed, RunExists
 from everstep.ids import check_id
 from everstep.records import Kind, Record, RunRow, Status
-from everstep.runtime import gates, playback, signals
+from everstep.runtime import gates, owner, playback, signals
 from everstep.runtime.closing import end
-from everstep.runtime.context import frame, opened
+from everstep.runtime.context import opened
 from everstep.runtime.driver import Driver, republish, told
 from everstep.runtime.ending import Ending, add_loose, ending_of, stopped_by, tell_caller
 from everstep.runtime.lease import Keeper
@@ -56,7 +56,6 @@ class Run(Driver):
 
     def _reset(self) -> None:
         super()._reset()
-        self._token: Any = None
         self._closing = False
         self._saves = 0
         self._result: Any = None
@@ -81,7 +80,7 @@ class Run(Driver):
 
     def __enter__(self) -> Run:
         self._enter()
-        self._token = frame.set(self._root)
+        owner.enter(self._root)
         signals.watch(self)
         return self
 
@@ -340,8 +339,8 @@ class Run(Driver):
 
     @property
     def _ticket(self) -> Ticket:
-        here = frame.get()
-        if here is None or here.run is not self or here.ticket is None:
+        here = owner.within(self)
+        if here is None or here.ticket is None:
             raise RunClosed("this code is not inside a step", remedy="Ask inside the function that run.step calls.")
         return here.ticket
 
@@ -446,21 +445,8 @@ class Run(Driver):
         try:
             self._leave(error)
         finally:
-            self._leave_frame()
+            owner.leave(self._root)
         self._exit_process(error)
-
-    def _leave_frame(self) -> None:
-        """Stand where one stood before, unless another run was opened since and is still open."""
-        here = frame.get()
-        if here is not None and here.run is not self:
-            return
-        try:
-            frame.reset(self._token)
-        except ValueError:
-            frame.set(None)  # left in another context than it was entered in
-        before = frame.get()
-        if before is not None and isinstance(before.run, Run) and before.run._saver is None:
-            frame.set(None)  # that one was left first
 
     def _exit_process(self, error: BaseException | None) -> None:
         """A signal asked the whole program to stop, not only this run; a child run leaves that to its caller."""
