@@ -46,12 +46,15 @@ class _Entered(local):
 _entered = _Entered()
 
 
-class Guard(RLock):  # type: ignore[misc, valid-type]  # a class, which typeshed calls a function
+class Guard(RLock):  # type: ignore[misc]  # typeshed calls it final; Python does not
     """A reentrant lock of a rank. Call `check` before the outermost `with`; code that runs with the lock held needs no check."""
+
+    def __new__(cls, _rank: int) -> Guard:
+        return super().__new__(cls)
 
     def __init__(self, rank: int) -> None:
         self.rank = rank
-        self.owned: Callable[[], bool] = self._is_owned
+        self.owned: Callable[[], bool] = self._is_owned  # type: ignore[attr-defined]  # what threading's own Condition asks
 
     def check(self) -> None:
         enter(self)

@@ -113,7 +113,7 @@ class Lender:
     def __init__(self, address: Address):
         self.address = address
         self._idle: list[GuardedConnection] = []
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a finalizer may use it in the middle of a use
         self._room = threading.Semaphore(_MOST)
         self._pid = os.getpid()
 

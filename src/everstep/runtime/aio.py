@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 
 from everstep.backends.base import Commit
 from everstep.clock import clock
-from everstep.runtime import gates, owner, signals
+from everstep.runtime import abandoned, gates, owner, signals
 from everstep.runtime.asteps import adrive
 from everstep.runtime.run import Run, options_of
 from everstep.runtime.step_options import ABSENT
@@ -130,6 +130,10 @@ class AsyncRun:
     async def leave(run: Run, *problem: Any) -> None:
         run._closing = True
         error = signals.told(run, problem[1])
+        if asyncio._get_running_loop() is None:  # a coroutine that was collected after its loop had ended
+            abandoned.leave(run, error)
+            owner.leave(run._root)
+            return
         try:
             await asyncio.shield(asyncio.to_thread(run._leave, error))
         finally:
@@ -156,6 +160,7 @@ class AsyncRun:
         done = run._recorded_save(state)
         if done is not None:
             return done
+        run._lock.check()
         run._begun += 1
         run._fire("before_checkpoint", kind="manual")
         commit = await self._commit(lambda: run._prepare(note, tags, meta, state, run._header("manual", None, False)))

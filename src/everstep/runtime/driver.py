@@ -6,7 +6,6 @@ Relies on `Recorder` for writing and on `Playback` for what was recorded; `Run` 
 from __future__ import annotations
 
 import os
-import threading
 import time
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from everstep.clock import clock
 from everstep.codec.frame import unwrap
 from everstep.codec.values import decode, encode
 from everstep.errors import Interrupted, StepTimeout, StoreClosed, Suspended, Waiting
+from everstep.guard import WRITER, Guard
 from everstep.nudge import Nudge
 from everstep.records import Kind, Letter, Record, RunRow
 from everstep.runtime import gates, playback, signals
@@ -27,7 +27,7 @@ from everstep.runtime.playback import Playback
 from everstep.runtime.policy import Policy, manual
 from everstep.runtime.recorder import Durability, Recorder
 from everstep.runtime.report import Difference, Report
-from everstep.runtime.steps import Ticket
+from everstep.runtime.steps import Ticket, Turn
 from everstep.runtime.ticker import Ticker
 from everstep.shape import replace
 from everstep.store.events import Event
@@ -36,8 +36,6 @@ from everstep.store.model import Checkpoint, asked_for, when
 from everstep.store.store import BaseStore
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
-
     from everstep.backends.transaction import Ledger
     from everstep.runtime.transactional import Work
 
@@ -58,7 +56,7 @@ class Driver(Recorder):
         self._accept = mode.accept
         self._worker = worker
         self._pid = os.getpid()
-        self._numbering = threading.Lock()
+        self._numbering = Guard(WRITER)
         self._async = False
         self._task: Any = None  # that of asyncio in which the run was opened
         self._reset()
@@ -72,7 +70,7 @@ class Driver(Recorder):
         self._played = Playback()
         self._opened: RunRow | None = None  # the row as it was when the run was opened
         self._keyed: dict[str, Recorded] | None = None
-        self._turns: dict[str, Future[None]] = {}  # the steps with a key that are running
+        self._turns: dict[str, Turn] = {}  # the steps with a key that are running
         self._root = Frame(self, self)
         self._flight: dict[str, Ticket] = {}
         self._waits: dict[str, Waiting] = {}  # what stopped the program; one that catches it all the same has not gone past it
@@ -210,8 +208,10 @@ class Driver(Recorder):
     def _record_step(self, ticket: Ticket, due: tuple[str, str] | None) -> Commit:
         waiter: _Waiter | None = None
         commit, before = None, self._row
+        self._lock.check()
         try:
             with self._lock:
+                before = self._row
                 commit = self._step_commit(ticket, due)
                 if ticket.work is not None and ticket.work.inside:
                     self._commit_inside(ticket.work, commit)
@@ -279,6 +279,7 @@ class Driver(Recorder):
 
     def flush(self) -> None:
         """Return when all that was recorded up to now is durable, events and drawn values too; raise if something could not be made so."""
+        self._lock.check()
         self._open()
         if self._entries:  # otherwise they wait for the next commit, and a kill before it loses them
             self._write_entries()
@@ -448,13 +449,20 @@ class Driver(Recorder):
         self._made(self._commit(lambda: self._prepare(None, (), None, None, self._header(kind, trigger, safe))))
 
     def _here(self) -> Frame:
-        """Where the calling code stands in this run."""
+        """Where the calling code stands in this run. Every call of the program that is numbered comes by here."""
+        self._lock.check()
         here = within(self)
         if here is None:
             return self._root
         if here.dead:
             raise StepTimeout(f"{here.path[:-1]} took too long and was given up: nothing that its thread still does is recorded")
         return here
+
+    def _address(self, here: Frame, name: str) -> str:
+        """The address of the next use of a name in one place. Numbers are given one at a time."""
+        self._numbering.check()
+        with self._numbering:
+            return here.address(name)
 
     def _name(self) -> str:
         return self._row.id if self._row else "a run"

@@ -143,7 +143,8 @@ class AsyncOffRun:
         return [await one if inspect.isawaitable(one) else one for one in self._run.map(function, items)]
 
     async def checkpoint(self, note: Any = None, tags: Any = (), meta: Any = None, state: Any = None) -> Checkpoint:
-        return self._run.checkpoint(note, tags, meta, state)
+        made: Checkpoint = self._run.checkpoint(note, tags, meta, state)
+        return made
 
     async def gate(self, name: str, ask: str | None = None, **options: Any) -> Any:
         condition = options.get("condition")

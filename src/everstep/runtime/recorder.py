@@ -7,7 +7,6 @@ entries may come from any.
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from threading import get_ident
@@ -15,7 +14,8 @@ from typing import Any, Literal, cast
 
 from everstep.backends.base import Commit
 from everstep.codec.frame import unwrap
-from everstep.errors import Conflict, EverstepError, InvalidArgument, LostLease, RunBusy, RunClosed
+from everstep.errors import Conflict, EverstepError, InvalidArgument, LostLease, Reentered, RunBusy, RunClosed
+from everstep.guard import RUN, Guard
 from everstep.records import Kind, Letter, Record, RunRow
 from everstep.runtime.underway import Underway
 from everstep.snapshot.saver import Saver
@@ -44,7 +44,7 @@ class Recorder:
         self._behind: deque[Commit] = deque()
         self._underway = Underway()
         self._user: int | None = None  # the thread that is building a checkpoint
-        self._lock = threading.RLock()  # commits of one run are built and handed over in one order
+        self._lock = Guard(RUN)  # commits of one run are built and handed over in one order
         self._forget()
 
     @property
@@ -114,7 +114,7 @@ class Recorder:
     def _take_back(self, commit: Commit | None, before: RunRow | None, error: BaseException) -> None:
         if commit is not None:
             self._undo(commit, error)
-        elif self._saver is not None and not isinstance(error, EverstepError):  # Ctrl-C between building and knowing it
+        elif self._saver is not None and not _is_answer(error):  # Ctrl-C between building and knowing it
             self._row = before
             self._saver.lost()
 
@@ -124,7 +124,7 @@ class Recorder:
             return  # a task was cancelled while it waited, and has left the run since
         with self._lock:
             row, saver = self._open()
-            if not isinstance(error, EverstepError) and self._happened(commit):
+            if not _is_answer(error) and self._happened(commit):
                 return  # Ctrl-C came after the commit
             if commit.was is not None and row.head_seq >= commit.run.head_seq:
                 self._row = commit.was
@@ -135,7 +135,11 @@ class Recorder:
             self._entries[:0] = [Entry(r.kind, unwrap(r.body), r.note) for r in commit.records if r.body and _was_seen(r)]
             self._read[:0] = commit.read
             self._outgoing[:0] = commit.letters
-            if isinstance(error, EverstepError) and (error.written != "no" or isinstance(error, (LostLease, Conflict))):
+            if (
+                isinstance(error, EverstepError)
+                and _is_answer(error)
+                and (error.written != "no" or isinstance(error, (LostLease, Conflict)))
+            ):
                 self._failure = error  # fenced, or the disk failed: this handle writes no more
 
     def _happened(self, commit: Commit) -> bool:
@@ -151,8 +155,10 @@ class Recorder:
 
     def _commit(self, build: Callable[[], Commit], hand_over: Callable[[Commit], None] | None = None) -> Commit:
         """Build a commit and hand it over, by default until it is as durable as this run is; one that is not even taken was not made."""
-        commit, before = None, self._row
+        self._lock.check()
+        commit = None
         with self._lock:
+            before = self._row
             try:
                 commit = build()
                 (hand_over or self._durable)(commit)
@@ -209,7 +215,7 @@ class Recorder:
             try:
                 self._store.backend.commit(joined)
             except BaseException as error:
-                if isinstance(error, EverstepError) or not self._happened(joined):
+                if _is_answer(error) or not self._happened(joined):
                     raise
             self._behind.clear()
             self._heard = joined.waiting
@@ -232,6 +238,11 @@ class Recorder:
     def _put(self, kind: str, content: bytes, address: str | None, chunks: Any = ()) -> None:
         with self._lock:  # otherwise a commit that another thread is building could throw the entry away
             self._entries.append(Entry(kind, content, address, chunks))
+
+
+def _is_answer(error: BaseException) -> bool:
+    """Whether an error says what became of a save. One that a signal handler raised in the middle of it does not, nor does Ctrl-C."""
+    return isinstance(error, EverstepError) and not isinstance(error, Reentered)
 
 
 def check_durability(durability: Any) -> Durability:
