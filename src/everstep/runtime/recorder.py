@@ -15,7 +15,7 @@ from typing import Any, Literal, cast
 from everstep.backends.base import Commit
 from everstep.codec.frame import unwrap
 from everstep.errors import Conflict, EverstepError, InvalidArgument, LostLease, Reentered, RunBusy, RunClosed
-from everstep.guard import RUN, Guard
+from everstep.guard import RUN, Guard, interrupts
 from everstep.records import Kind, Letter, Record, RunRow
 from everstep.runtime.underway import Underway
 from everstep.snapshot.saver import Saver
@@ -135,11 +135,7 @@ class Recorder:
             self._entries[:0] = [Entry(r.kind, unwrap(r.body), r.note) for r in commit.records if r.body and _was_seen(r)]
             self._read[:0] = commit.read
             self._outgoing[:0] = commit.letters
-            if (
-                isinstance(error, EverstepError)
-                and _is_answer(error)
-                and (error.written != "no" or isinstance(error, (LostLease, Conflict)))
-            ):
+            if isinstance(error, EverstepError) and (error.written != "no" or isinstance(error, (LostLease, Conflict))):
                 self._failure = error  # fenced, or the disk failed: this handle writes no more
 
     def _happened(self, commit: Commit) -> bool:
@@ -242,7 +238,7 @@ class Recorder:
 
 def _is_answer(error: BaseException) -> bool:
     """Whether an error says what became of a save. One that a signal handler raised in the middle of it does not, nor does Ctrl-C."""
-    return isinstance(error, EverstepError) and not isinstance(error, Reentered)
+    return isinstance(error, EverstepError) and not isinstance(error, Reentered) and not interrupts(error)
 
 
 def check_durability(durability: Any) -> Durability:

@@ -15,11 +15,13 @@ from everstep.shape import Shape, field
 from everstep.snapshot import collect
 from everstep.snapshot.base import NOTHING, Known, build_base
 from everstep.snapshot.delta import apply
+from everstep.snapshot.tracked import Tracker
 
 BASE_EVERY = 48
 MOST_DELTAS = 512
 BIG_DELTA = 256 * 1024
 NO_DELTA = b"\xc0"
+_MOST_EDITS = 8
 
 
 class Saved(Shape):
@@ -43,6 +45,7 @@ class Saver:
         self._base_bytes = 0
         self._whole = True  # nothing is stored yet that a delta could stand on
         self._mirror: Any = None
+        self._edits: list[tuple[Tracker, int]] = []  # trackers that a save found in the middle of edits, and of how many
 
     def begin(self, state: Any) -> None:
         """Take an initial state that is not stored yet."""
@@ -75,8 +78,8 @@ class Saver:
 
     def build(self, whole: bool = False) -> Saved:
         """What the next checkpoint writes; with `whole`, a base in any case. On an error nothing is lost: the next one says everything."""
-        if self._tracker.torn:
-            self.lost()
+        if self._tracker.torn or self._edits:
+            self._look_at_edits()
         try:
             ops = collect.collect(self._tracker)
             delta = collect.packed(ops)
@@ -91,6 +94,15 @@ class Saver:
                 _explain(self.state)  # names the place in the state, wherever the trouble was met
             raise
         return saved
+
+    def _look_at_edits(self) -> None:
+        """Save everything where edits were broken off. One that is merely interrupted by this save, or that another thread is at, ends later and
+        is noted nowhere: when it has ended, everything is saved once more."""
+        torn = self._tracker.torn
+        if torn or any(tracker.torn != count for tracker, count in self._edits):
+            found = [*(tracker for tracker, _ in self._edits), self._tracker]
+            self._edits = [(tracker, tracker.torn) for tracker in found if tracker.torn][-_MOST_EDITS:]
+            self.lost()
 
     def _with_base(self, delta: bytes, whole: bool) -> Saved:
         big = whole or len(delta) > BIG_DELTA
