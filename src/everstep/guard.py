@@ -21,7 +21,6 @@ from everstep.errors import EverstepError, Reentered
 
 RUN, LEASES, WRITER = 1, 2, 3
 _WHAT = {RUN: "saving a run", LEASES: "taking or keeping leases", WRITER: "writing to a store"}
-_KNOWN = 8
 _OURS = frozenset({"everstep", "apsw", "psycopg", "psycopg_binary", "contextlib"})
 
 
@@ -36,11 +35,15 @@ class Section(Protocol):
         """Tell whether the calling thread is inside."""
 
 
+def _never() -> bool:
+    return False
+
+
 class _Entered(local):
-    """The sections that this thread entered last, with what tells whether it still is inside."""
+    """For each rank, what tells whether this thread still is inside of the section that it entered last. It can't be inside of two of one rank."""
 
     def __init__(self) -> None:
-        self.sections: dict[Section, Callable[[], bool]] = {}
+        self.slots: list[Callable[[], bool]] = [_never, _never, _never, _never]
 
 
 _entered = _Entered()
@@ -62,27 +65,21 @@ class Guard(RLock):  # type: ignore[misc]  # typeshed calls it final; Python doe
 
 def enter(section: Section) -> None:
     """Refuse a thread that is inside of a section of this rank or a higher one; note that it may be inside of this one soon."""
-    sections, rank = _entered.sections, section.rank
-    for other, owned in tuple(sections.items()):
-        if other.rank >= rank and owned():
-            raise Reentered(_said(other.rank))
-    if len(sections) > _KNOWN:
-        for other, owned in tuple(sections.items()):
-            if not owned():
-                sections.pop(other, None)
-    sections[section] = section.owned
+    slots, rank, owned = _entered.slots, section.rank, section.owned
+    if slots[WRITER]() or (rank <= LEASES and slots[LEASES]()) or (rank == RUN and slots[RUN]()) or owned():
+        raise Reentered(_said())
+    slots[rank] = owned
 
 
 def inside() -> bool:
     """Whether this thread was interrupted in the middle of a section."""
-    return any(owned() for owned in tuple(_entered.sections.values()))
+    return any(owned() for owned in _entered.slots)
 
 
 def refuse_inside() -> None:
     """For calls that wait for other threads: those may wait for a lock that this thread holds."""
-    for other, owned in tuple(_entered.sections.items()):
-        if owned():
-            raise Reentered(_said(other.rank))
+    if inside():
+        raise Reentered(_said())
 
 
 def interrupts(error: BaseException) -> bool:
@@ -97,8 +94,9 @@ def interrupts(error: BaseException) -> bool:
     return False
 
 
-def _said(rank: int) -> str:
+def _said() -> str:
+    doing = next((what for rank, what in _WHAT.items() if _entered.slots[rank]()), _WHAT[RUN])
     return (
-        f"this thread was interrupted while it was {_WHAT[rank]}, by a signal handler or a finalizer that uses a store; "
+        f"this thread was interrupted while it was {doing}, by a signal handler or a finalizer that uses a store; "
         "nothing of this second call was written"
     )

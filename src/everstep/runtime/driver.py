@@ -460,7 +460,8 @@ class Driver(Recorder):
 
     def _address(self, here: Frame, name: str) -> str:
         """The address of the next use of a name in one place. Numbers are given one at a time."""
-        self._numbering.check()
+        if self._numbering.owned():
+            self._numbering.check()
         with self._numbering:
             return here.address(name)
 

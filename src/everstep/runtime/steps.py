@@ -180,7 +180,8 @@ def _resolve(name: Any, function: Any, args: tuple[Any, ...], given: dict[str, A
 
 
 def _number(run: Driver, here: Frame, title: str, key: str | None) -> str:
-    run._numbering.check()
+    if run._numbering.owned():
+        run._numbering.check()  # interrupted in the middle of this: two calls would get one number
     with run._numbering:
         run._begun += 1
         return here.address(title, key)
