@@ -19,6 +19,8 @@
     ├── RunBusy             E305  two threads save through one handle at once
     ├── UnknownWorkflow     E306  a run of a workflow that this process doesn't know
     ├── IllegalTransition   E307  a status that cannot follow another
+    ├── Reentered           E308  a store was used in the middle of a save of the same thread
+    ├── AmbiguousRun        E309  it can't be told which run the calling code belongs to
     ├── StoreError          E400  the store itself failed
     │   ├── NotAStore       E401  the file is something else
     │   ├── NewerFormat     E402  written by a newer Everstep
@@ -260,6 +262,31 @@ class IllegalTransition(EverstepError):
     def __init__(self, run: str, before: str, after: str):
         self.run, self.before, self.after = run, before, after
         super().__init__(f"run {run!r} is {before}, so it cannot become {after}")
+
+
+class Reentered(EverstepError):
+    """A signal handler or a finalizer used a store in the middle of a save of the same thread."""
+
+    code = "E308"
+    remedy = (
+        "Let a signal handler only note the signal and save after it, or save in another thread; close what saves before it is "
+        "collected, with a with block or contextlib.closing."
+    )
+
+
+class AmbiguousRun(EverstepError):
+    """It can't be told which run the calling code belongs to."""
+
+    code = "E309"
+    remedy = (
+        "Use the handle of the run that is meant: run.step(function, ...), run.gate(...). If the generator is one half of a block, "
+        "decorate it with contextlib.contextmanager or asynccontextmanager."
+    )
+
+    def __init__(self, runs: list[str]):
+        self.runs = runs
+        names = " and ".join(repr(run) for run in runs)
+        super().__init__(f"it can't be told whether this code belongs to run {names}: a generator that is not running opened it")
 
 
 class StoreError(EverstepError):

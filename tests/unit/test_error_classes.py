@@ -16,6 +16,7 @@ def classes() -> list[type[EverstepError]]:
 ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "Unstorable": ("state['a']", "is a socket"),
     "AmbiguousRef": ("ab", ["abc", "abd"]),
+    "AmbiguousRun": (["a", "b"],),
     "PrunedCheckpoint": ("r", 3, (2, 9)),
     "AlreadyQueued": ("mail", "one", "r"),
     "RunDeleted": ("r",),

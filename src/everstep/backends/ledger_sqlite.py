@@ -145,7 +145,7 @@ class SqliteLedger:
         self.url = path
         self.done: deque[tuple[bytes, str]] = deque()
         self._idle: list[GuardedConnection] = []
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._turn = threading.Lock()  # threads of one process wait here, in turn, and not by asking SQLite again and again
 
     def _connect(self) -> GuardedConnection:

@@ -7,7 +7,6 @@ where there may be a pooler (see `is_direct`). Every wait has an end that is set
 from __future__ import annotations
 
 import re
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -148,7 +147,6 @@ class Readers:
         self._address = address
         self._patience = patience
         self._idle: list[Connection] = [first]
-        self._lock = threading.Lock()
         self._closed = False
         self.sql = address.load("read")
 
@@ -199,28 +197,30 @@ class Readers:
     def _take(self, fresh: bool) -> Connection:
         if self._closed:
             raise StoreClosed(f"the store {self._address.url} is closed")
-        with self._lock, suppress(IndexError):
-            if fresh:  # where one was lost, the others are lost as well
-                _close_all(self._idle)
+        if fresh:  # where one was lost, the others are lost as well
+            _close_all(self._idle)
+        with suppress(IndexError):
             return self._idle.pop()
         return self._address.connect()
 
     def _give(self, connection: Connection) -> None:
-        with self._lock:
-            if not connection.closed and not self._closed and len(self._idle) < _IDLE:
-                self._idle.append(connection)
-                return
-        connection.close()
+        """Without a lock, which a finalizer could wait for in vain: a list is safe by itself, and who closes last closes all."""
+        if connection.closed or len(self._idle) >= _IDLE:
+            connection.close()
+            return
+        self._idle.append(connection)
+        if self._closed:
+            _close_all(self._idle)
 
     def close(self) -> None:
-        with self._lock:
-            self._closed = True
-            _close_all(self._idle)
+        self._closed = True
+        _close_all(self._idle)
 
 
 def _close_all(connections: list[Connection]) -> None:
-    while connections:
-        connections.pop().close()
+    with suppress(IndexError):  # another thread may take the last one
+        while True:
+            connections.pop().close()
 
 
 def execute(connection: Connection, sql: bytes, values: Sequence[Any] = ()) -> Rows:

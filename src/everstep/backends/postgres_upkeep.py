@@ -34,7 +34,7 @@ class Stamps:
 
     def __init__(self) -> None:
         self._known: OrderedDict[int, list[int]] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a finalizer may read in the middle of a read
 
     def note(self, buckets: list[int]) -> int:
         with self._lock:

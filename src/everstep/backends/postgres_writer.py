@@ -24,6 +24,7 @@ from everstep.backends.postgres_errors import said, translated
 from everstep.backends.postgres_quick import Quick, usable
 from everstep.backends.postgres_rows import Values
 from everstep.errors import EverstepError, InvalidArgument, StoreBusy, StoreClosed, StoreUnreachable
+from everstep.guard import enter, interrupts
 from everstep.nudge import Nudge
 
 Operation = Callable[[Connection, bool], Any]
@@ -97,7 +98,9 @@ class Writer(leading.Leaders[Work]):
         while True:
             try:
                 self._attempt(self._ready(), group)
-            except Exception as error:  # noqa: BLE001 - it is raised where the work came from
+            except Exception as error:
+                if interrupts(error):
+                    raise
                 if self._is_over(group, error, time.monotonic() > limit):
                     return
             else:
@@ -136,6 +139,8 @@ class Writer(leading.Leaders[Work]):
             try:
                 ready.append((work, arguments(_commit(work), self.bucket, work.again)))
             except EverstepError as error:
+                if interrupts(error):
+                    raise
                 work.error = error
         # Who creates runs takes a lock that all who create runs share: first, so that no two batches wait for each other in a circle.
         ready.sort(key=lambda pair: _commit(pair[0]).was is not None)
@@ -220,6 +225,7 @@ class Writer(leading.Leaders[Work]):
 
     def close(self, last: Operation) -> None:
         """Write what is queued, do one last thing if the server can be reached, then refuse everything."""
+        enter(self._hold)
         sleepers: list[Nudge] = []
         mine = Work(None, None, None)
         while not self._hold.take(mine):

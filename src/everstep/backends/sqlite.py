@@ -38,6 +38,7 @@ from everstep.backends.sqlite_writer import Writer
 from everstep.backends.upkeep import Census, Cut
 from everstep.clock import clock
 from everstep.errors import NotFound, StoreClosed
+from everstep.guard import inside, refuse_inside
 from everstep.records import Base, Letter, Pruned, Record, RunRow, Tag, Tombstone, Worker
 
 
@@ -68,6 +69,7 @@ class SqliteBackend(NoOrders):
         self._bells: list[sqlite_queues.Bell] = []
         self._closed = False
         self._forked = False
+        self._rests = False
         sqlite_fork.register(self)
 
     def _connect_writer(self) -> apsw.Connection:
@@ -299,6 +301,7 @@ class SqliteBackend(NoOrders):
     def close(self) -> None:
         if self._closed:
             return
+        refuse_inside()
         self._closed = True
         # The last of them first, and each whatever becomes of the others. The writer's connection is the last one to be closed: if no other
         # process has the store open, SQLite merges and removes the WAL then.
@@ -310,13 +313,16 @@ class SqliteBackend(NoOrders):
                 closing.callback(bell.stop)
 
     def rest(self) -> None:
-        """Before a fork; see sqlite_fork."""
-        self._wal.rest()
-        self._writer.rest()
+        """Before a fork; see sqlite_fork. A thread that forks in the middle of a save of its own can't wait for it: in the child, it is undone."""
+        self._rests = not inside()
+        if self._rests:
+            self._wal.rest()
+            self._writer.rest()
 
     def go_on(self) -> None:
-        self._writer.go_on()
-        self._wal.go_on()
+        if self._rests:
+            self._writer.go_on()
+            self._wal.go_on()
 
     def abandon(self) -> str | None:
         if self._closed:

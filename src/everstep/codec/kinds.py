@@ -68,7 +68,7 @@ class Kind(Shape, frozen=True):
     explicit: bool
 
 
-_lock = threading.Lock()
+_lock = threading.RLock()  # a finalizer may save in the middle of a save
 _by_type: dict[type, Kind] = {}
 _by_name: dict[str, Kind] = {}
 

@@ -16,9 +16,8 @@ from weakref import WeakKeyDictionary
 
 from everstep.backends.base import Commit
 from everstep.clock import clock
-from everstep.runtime import gates, signals
+from everstep.runtime import abandoned, gates, owner, signals
 from everstep.runtime.asteps import adrive
-from everstep.runtime.context import frame
 from everstep.runtime.offload import offload
 from everstep.runtime.run import Run, options_of
 from everstep.runtime.step_options import ABSENT
@@ -109,7 +108,6 @@ class AsyncRun:
 
     def __init__(self, run: Run):
         self._run = run
-        self._token: Any = None
         self._alone = asyncio.Lock()  # held while a commit is made that no other may follow yet
 
     @classmethod
@@ -125,7 +123,7 @@ class AsyncRun:
         handle = cls(run)
         run._owner = get_ident()
         run._root.handle = handle
-        run._token = frame.set(run._root)
+        owner.enter(run._root)
         signals.watch(run)
         return handle
 
@@ -133,10 +131,14 @@ class AsyncRun:
     async def leave(run: Run, *problem: Any) -> None:
         run._closing = True
         error = signals.told(run, problem[1])
+        if asyncio._get_running_loop() is None:  # a coroutine that was collected after its loop had ended
+            abandoned.leave(run, error)
+            owner.leave(run._root)
+            return
         try:
             await asyncio.shield(offload(run._leave, error))
         finally:
-            run._leave_frame()
+            owner.leave(run._root)
             signals.unwatch(run)
         run._exit_process(error)
 
@@ -159,6 +161,7 @@ class AsyncRun:
         done = run._recorded_save(state)
         if done is not None:
             return done
+        run._lock.check()
         run._begun += 1
         run._fire("before_checkpoint", kind="manual")
         commit = await self._commit(lambda: run._prepare(note, tags, meta, state, run._header("manual", None, False)))
@@ -245,7 +248,12 @@ class AsyncRun:
             self._run._listen()
 
     async def flush(self) -> None:
-        await offload(self._run.flush)
+        """Return when all that was recorded up to now is durable; see `Run.flush`."""
+        run = self._run
+        run._open()
+        if run._entries and run._post_came(await self._commit(run._note)):
+            run._look_at_letters()
+        await offload(run._catch_up)
 
 
 class AsyncStore:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 async def adrive(ticket: Ticket, handle: Any) -> Any:
     """Run a step to its end, in this task. A plain function runs in a thread."""
     while (other := take_turn(ticket)) is not None:
-        await asyncio.shield(asyncio.wrap_future(other))  # cancelling this one must not cancel what others wait for
+        await asyncio.shield(asyncio.wrap_future(other.future))  # cancelling this one must not cancel what others wait for
     try:
         return await _adrive(ticket, handle)
     finally:

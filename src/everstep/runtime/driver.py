@@ -6,7 +6,6 @@ Relies on `Recorder` for writing and on `Playback` for what was recorded; `Run` 
 from __future__ import annotations
 
 import os
-import threading
 import time
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
@@ -16,17 +15,19 @@ from everstep.clock import clock
 from everstep.codec.frame import unwrap
 from everstep.codec.values import decode, encode
 from everstep.errors import Interrupted, StepTimeout, StoreClosed, Suspended, Waiting
+from everstep.guard import WRITER, Guard
 from everstep.nudge import Nudge
 from everstep.records import Kind, Letter, Record, RunRow
 from everstep.runtime import gates, playback, signals
-from everstep.runtime.context import Frame, frame
+from everstep.runtime.context import Frame
 from everstep.runtime.hooks import Hooks
 from everstep.runtime.mode import Mode
+from everstep.runtime.owner import within
 from everstep.runtime.playback import Playback
 from everstep.runtime.policy import Policy, manual
 from everstep.runtime.recorder import Durability, Recorder
 from everstep.runtime.report import Difference, Report
-from everstep.runtime.steps import Ticket
+from everstep.runtime.steps import Ticket, Turn
 from everstep.runtime.ticker import Ticker
 from everstep.shape import replace
 from everstep.store.events import Event
@@ -35,8 +36,6 @@ from everstep.store.model import Checkpoint, asked_for, when
 from everstep.store.store import BaseStore
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
-
     from everstep.backends.transaction import Ledger
     from everstep.runtime.transactional import Work
 
@@ -57,7 +56,7 @@ class Driver(Recorder):
         self._accept = mode.accept
         self._worker = worker
         self._pid = os.getpid()
-        self._numbering = threading.Lock()
+        self._numbering = Guard(WRITER)
         self._async = False
         self._task: Any = None  # that of asyncio in which the run was opened
         self._reset()
@@ -71,7 +70,7 @@ class Driver(Recorder):
         self._played = Playback()
         self._opened: RunRow | None = None  # the row as it was when the run was opened
         self._keyed: dict[str, Recorded] | None = None
-        self._turns: dict[str, Future[None]] = {}  # the steps with a key that are running
+        self._turns: dict[str, Turn] = {}  # the steps with a key that are running
         self._root = Frame(self, self)
         self._flight: dict[str, Ticket] = {}
         self._waits: dict[str, Waiting] = {}  # what stopped the program; one that catches it all the same has not gone past it
@@ -209,8 +208,10 @@ class Driver(Recorder):
     def _record_step(self, ticket: Ticket, due: tuple[str, str] | None) -> Commit:
         waiter: _Waiter | None = None
         commit, before = None, self._row
+        self._lock.check()
         try:
             with self._lock:
+                before = self._row
                 commit = self._step_commit(ticket, due)
                 if ticket.work is not None and ticket.work.inside:
                     self._commit_inside(ticket.work, commit)
@@ -230,7 +231,7 @@ class Driver(Recorder):
     def _commit_inside(self, work: Work, commit: Commit) -> None:
         """Have a commit end the transaction of its step. It follows all that this run has handed over, and nothing follows it until it is known."""
         if self._durability != "sync":
-            self.flush()
+            self._catch_up()
         work.commit(commit)
         self._heard = commit.waiting
 
@@ -275,6 +276,14 @@ class Driver(Recorder):
 
         if self._post_came(self._commit(build)):
             self._look_at_letters()
+
+    def flush(self) -> None:
+        """Return when all that was recorded up to now is durable, events and drawn values too; raise if something could not be made so."""
+        self._lock.check()
+        self._open()
+        if self._entries:  # otherwise they wait for the next commit, and a kill before it loses them
+            self._write_entries()
+        self._catch_up()
 
     def _after_step(self, ticket: Ticket, error: Exception | None, commit: Commit) -> None:
         self._flight.pop(ticket.address, None)
@@ -440,13 +449,21 @@ class Driver(Recorder):
         self._made(self._commit(lambda: self._prepare(None, (), None, None, self._header(kind, trigger, safe))))
 
     def _here(self) -> Frame:
-        """Where the calling code stands in this run."""
-        here = frame.get()
-        if here is None or here.run is not self:
+        """Where the calling code stands in this run. Every call of the program that is numbered comes by here."""
+        self._lock.check()
+        here = within(self)
+        if here is None:
             return self._root
         if here.dead:
             raise StepTimeout(f"{here.path[:-1]} took too long and was given up: nothing that its thread still does is recorded")
         return here
+
+    def _address(self, here: Frame, name: str) -> str:
+        """The address of the next use of a name in one place. Numbers are given one at a time."""
+        if self._numbering.owned():
+            self._numbering.check()
+        with self._numbering:
+            return here.address(name)
 
     def _name(self) -> str:
         return self._row.id if self._row else "a run"

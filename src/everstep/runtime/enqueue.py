@@ -16,6 +16,7 @@ from everstep.codec.values import encode
 from everstep.errors import AlreadyQueued, InvalidArgument, RunExists
 from everstep.ids import check_id, check_tag, new_id
 from everstep.records import Letter, RunRow, Status
+from everstep.runtime import owner
 from everstep.runtime import workflow as flows
 from everstep.runtime.child import child_id
 from everstep.runtime.context import Frame, frame
@@ -93,7 +94,7 @@ def enqueue(
 
         leave(store, order, run := new_id() if id is None else check_id(id), connection)
         return Enqueued(run, task.queue, True, store)
-    here = frame.get()
+    here = owner.place()
     if here is not None and here.ticket is None and isinstance(here.run, Run):
         return _as_step(store, order, id, here)
     return place(store, order, new_id() if id is None else check_id(id))

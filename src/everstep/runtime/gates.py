@@ -92,8 +92,7 @@ def passed(value: Any) -> bool:
 
 def _address(run: Driver, name: str) -> str:
     run._open()
-    with run._numbering:
-        return run._here().address(name)
+    return run._address(run._here(), name)
 
 
 def decide(run: Driver, address: str, question: str | None, shape: Any, timeout: float | None, default: Any, condition: Any) -> Any:

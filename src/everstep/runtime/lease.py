@@ -6,7 +6,6 @@ The right itself is checked by the backend at each commit (the epoch). This only
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -14,6 +13,7 @@ from everstep.backends.base import Backend, Commit
 from everstep.backends.queues import Claim, Claimed
 from everstep.clock import clock
 from everstep.errors import EverstepError
+from everstep.guard import LEASES, Guard
 from everstep.ids import new_id
 from everstep.records import RunRow, Worker
 from everstep.service import Service
@@ -29,7 +29,7 @@ class Keeper:
     def __init__(self, backend: Backend, ttl: float = TTL_SECONDS):
         self._backend = backend
         self._ttl_us = int(ttl * 1_000_000)
-        self._lock = threading.Lock()
+        self._lock = Guard(LEASES)
         self._held = 0
         self._known_until = 0  # by the boot clock: what the backend was told of this worker
         self._taken: dict[str, int] = {}  # the newest runs that were taken here, and their epochs
@@ -39,6 +39,7 @@ class Keeper:
         self.worker = Worker(f"w-{new_id()}", os.uname().nodename, os.getpid(), clock.boot_id(), clock.now_us(), 0, 0)
 
     def acquire(self, run: str) -> RunRow:
+        self._lock.check()
         with self._lock:
             self._begin(run)
         row = self._counted(lambda: self._backend.acquire(run, self.worker))
@@ -49,6 +50,7 @@ class Keeper:
 
     def create(self, commit: Commit) -> None:
         """Create a run that this worker holds from the start."""
+        self._lock.check()
         with self._lock:
             self._begin(commit.run.id)
             if clock.boot_us() > self._known_until - self._ttl_us // 2:
@@ -79,6 +81,7 @@ class Keeper:
 
     def claim(self, queues: Sequence[str], workflows: Sequence[str], most: int, without: Sequence[str]) -> list[Claimed]:
         """Runs of queues, each with its lease."""
+        self._lock.check()
         with self._lock:
             self._extend()
             self._service.start()
@@ -96,6 +99,7 @@ class Keeper:
 
     def unknown(self) -> list[RunRow]:
         """Runs of queues that are this worker's, and that nobody here knows of: the answer that gave them was lost."""
+        self._lock.check()
         with self._lock:
             if self._taking:
                 return []  # one of them may be among these; there is another time
@@ -131,6 +135,7 @@ class Keeper:
         self.worker.expires_at = clock.now_us() + self._ttl_us
 
     def _renew(self) -> None:
+        self._lock.check()
         with self._lock:
             if not self._held and not self._owed:
                 return

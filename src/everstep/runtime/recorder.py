@@ -7,7 +7,6 @@ entries may come from any.
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from threading import get_ident
@@ -15,7 +14,8 @@ from typing import Any, Literal, cast
 
 from everstep.backends.base import Commit
 from everstep.codec.frame import unwrap
-from everstep.errors import Conflict, EverstepError, InvalidArgument, LostLease, RunBusy, RunClosed
+from everstep.errors import Conflict, EverstepError, InvalidArgument, LostLease, Reentered, RunBusy, RunClosed
+from everstep.guard import RUN, Guard, interrupts
 from everstep.records import Kind, Letter, Record, RunRow
 from everstep.runtime.underway import Underway
 from everstep.snapshot.saver import Saver
@@ -44,7 +44,7 @@ class Recorder:
         self._behind: deque[Commit] = deque()
         self._underway = Underway()
         self._user: int | None = None  # the thread that is building a checkpoint
-        self._lock = threading.RLock()  # commits of one run are built and handed over in one order
+        self._lock = Guard(RUN)  # commits of one run are built and handed over in one order
         self._forget()
 
     @property
@@ -114,7 +114,7 @@ class Recorder:
     def _take_back(self, commit: Commit | None, before: RunRow | None, error: BaseException) -> None:
         if commit is not None:
             self._undo(commit, error)
-        elif self._saver is not None and not isinstance(error, EverstepError):  # Ctrl-C between building and knowing it
+        elif self._saver is not None and not _is_answer(error):  # Ctrl-C between building and knowing it
             self._row = before
             self._saver.lost()
 
@@ -124,7 +124,7 @@ class Recorder:
             return  # a task was cancelled while it waited, and has left the run since
         with self._lock:
             row, saver = self._open()
-            if not isinstance(error, EverstepError) and self._happened(commit):
+            if not _is_answer(error) and self._happened(commit):
                 return  # Ctrl-C came after the commit
             if commit.was is not None and row.head_seq >= commit.run.head_seq:
                 self._row = commit.was
@@ -151,8 +151,10 @@ class Recorder:
 
     def _commit(self, build: Callable[[], Commit], hand_over: Callable[[Commit], None] | None = None) -> Commit:
         """Build a commit and hand it over, by default until it is as durable as this run is; one that is not even taken was not made."""
-        commit, before = None, self._row
+        self._lock.check()
+        commit = None
         with self._lock:
+            before = self._row
             try:
                 commit = build()
                 (hand_over or self._durable)(commit)
@@ -169,14 +171,14 @@ class Recorder:
         """Wait until another save can be deferred."""
         if self._durability == "exit":
             with self._lock:
-                self.flush()
+                self._catch_up()
         self._underway.wait(MOST_BEHIND - 1)
 
     def _defer(self, commit: Commit) -> None:
         """Take a commit that need not be durable yet."""
         if self._durability == "exit":
             if len(self._behind) >= MOST_KEPT:
-                self.flush()  # before this one is taken: if the disk is full, this one was not made, and the others still wait
+                self._catch_up()  # before this one is taken: if the disk is full, this one was not made, and the others still wait
             self._behind.append(commit)
             return
         self._underway.wait(MOST_BEHIND - 1)
@@ -197,8 +199,8 @@ class Recorder:
             self._failure = error if isinstance(error, EverstepError) else EverstepError(str(error), written="unknown")
         self._underway.settled(sent)
 
-    def flush(self) -> None:
-        """Return when all that was recorded up to now is durable; raise if something could not be made so."""
+    def _catch_up(self) -> None:
+        """Return when every commit that was handed over is durable; raise if one could not be made so."""
         self._open()
         if self._behind:
             first, last = self._behind[0], self._behind[-1]
@@ -209,7 +211,7 @@ class Recorder:
             try:
                 self._store.backend.commit(joined)
             except BaseException as error:
-                if isinstance(error, EverstepError) or not self._happened(joined):
+                if _is_answer(error) or not self._happened(joined):
                     raise
             self._behind.clear()
             self._heard = joined.waiting
@@ -232,6 +234,11 @@ class Recorder:
     def _put(self, kind: str, content: bytes, address: str | None, chunks: Any = ()) -> None:
         with self._lock:  # otherwise a commit that another thread is building could throw the entry away
             self._entries.append(Entry(kind, content, address, chunks))
+
+
+def _is_answer(error: BaseException) -> bool:
+    """Whether an error says what became of a save. One that a signal handler raised in the middle of it does not, nor does Ctrl-C."""
+    return isinstance(error, EverstepError) and not isinstance(error, Reentered) and not interrupts(error)
 
 
 def check_durability(durability: Any) -> Durability:

@@ -20,11 +20,12 @@ from everstep.backends.queues import START
 from everstep.clock import clock
 from everstep.codec.values import decode, encode
 from everstep.errors import DamagedRecord, EverstepError, Interrupted, InvalidArgument, RunClosed, RunExists
+from everstep.guard import inside
 from everstep.ids import check_id
 from everstep.records import Kind, Record, RunRow, Status
-from everstep.runtime import gates, playback, signals
+from everstep.runtime import abandoned, gates, owner, playback, signals
 from everstep.runtime.closing import end
-from everstep.runtime.context import frame, opened
+from everstep.runtime.context import opened
 from everstep.runtime.driver import Driver, republish, told
 from everstep.runtime.ending import Ending, add_loose, ending_of, stopped_by, tell_caller
 from everstep.runtime.lease import Keeper
@@ -56,7 +57,6 @@ class Run(Driver):
 
     def _reset(self) -> None:
         super()._reset()
-        self._token: Any = None
         self._closing = False
         self._saves = 0
         self._result: Any = None
@@ -81,12 +81,13 @@ class Run(Driver):
 
     def __enter__(self) -> Run:
         self._enter()
-        self._token = frame.set(self._root)
+        owner.enter(self._root)
         signals.watch(self)
         return self
 
     def _enter(self) -> None:
         """All of opening that may be done in another thread."""
+        self._lock.check()
         if self._saver is not None:
             raise InvalidArgument(f"run {self.id!r} is open already")
         self._reset()
@@ -270,11 +271,13 @@ class Run(Driver):
         done = self._recorded_save(state)
         if done is not None:
             return done
+        self._lock.check()
         self._begun += 1
         self._fire("before_checkpoint", kind="manual")
         self._refuse_second_saver()
-        commit, before = None, self._row
+        commit = None
         with self._lock:
+            before = self._row
             try:
                 commit = self._prepare(note, tags, meta, state, self._header("manual", None, False))
                 self._durable(commit)
@@ -340,8 +343,8 @@ class Run(Driver):
 
     @property
     def _ticket(self) -> Ticket:
-        here = frame.get()
-        if here is None or here.run is not self or here.ticket is None:
+        here = owner.within(self)
+        if here is None or here.ticket is None:
             raise RunClosed("this code is not inside a step", remedy="Ask inside the function that run.step calls.")
         return here.ticket
 
@@ -383,8 +386,7 @@ class Run(Driver):
     def _drawn(self, name: str, draw: Callable[[], Any], made: Callable[[Any], Any]) -> Any:
         """Needs no commit of its own: whatever depends on the value is recorded after it, or not at all."""
         self._open()
-        with self._numbering:
-            address = self._here().address(name)
+        address = self._address(self._here(), name)
         found = self._recorded(address)
         if found is not None:
             try:
@@ -422,8 +424,7 @@ class Run(Driver):
     def _say(self, event: str, data: dict[str, Any]) -> None:
         """An event that the program asked for. What is played back says nothing twice."""
         self._open()
-        with self._numbering:
-            address = self._here().address(f"event:{event}")
+        address = self._address(self._here(), f"event:{event}")
         if self._dry or address in self._played.words:
             return
         mask = self._mask
@@ -443,24 +444,15 @@ class Run(Driver):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._closing = True
         error = signals.told(self, error)
+        if inside():  # a generator that was collected in the middle of a save
+            abandoned.leave(self, error)
+            owner.leave(self._root)
+            return
         try:
             self._leave(error)
         finally:
-            self._leave_frame()
+            owner.leave(self._root)
         self._exit_process(error)
-
-    def _leave_frame(self) -> None:
-        """Stand where one stood before, unless another run was opened since and is still open."""
-        here = frame.get()
-        if here is not None and here.run is not self:
-            return
-        try:
-            frame.reset(self._token)
-        except ValueError:
-            frame.set(None)  # left in another context than it was entered in
-        before = frame.get()
-        if before is not None and isinstance(before.run, Run) and before.run._saver is None:
-            frame.set(None)  # that one was left first
 
     def _exit_process(self, error: BaseException | None) -> None:
         """A signal asked the whole program to stop, not only this run; a child run leaves that to its caller."""
@@ -502,6 +494,13 @@ class Run(Driver):
             self.report.unused = [a for a, found in self._played.entries.items() if a not in self._asked and "/" not in a and "@" not in a]
             self._close()
             self._fire("after_run", status=self._row.status if self._row else None)
+
+    def __del__(self) -> None:
+        """A handle that was never left: its lease must not be kept for as long as this process lives."""
+        if getattr(self, "_saver", None) is not None and not self._closing and not self._dry:
+            self._closing = True
+            self._root.left = True
+            abandoned.leave(self, GeneratorExit())
 
     async def __aenter__(self) -> Any:
         from everstep.runtime.aio import AsyncRun

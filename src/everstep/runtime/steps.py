@@ -14,11 +14,12 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from contextvars import copy_context
 from hashlib import sha256
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from everstep.clock import clock
 from everstep.codec.values import encode
-from everstep.errors import EverstepError, InvalidArgument, NonDeterminism, StepTimeout
+from everstep.errors import EverstepError, InvalidArgument, NonDeterminism, Reentered, StepTimeout
 from everstep.runtime.context import Frame, frame
 from everstep.runtime.step_options import ABSENT, PLAIN, StepOptions, check_key, check_name, name_for, shape_of, with_options
 from everstep.store.journal import (
@@ -104,7 +105,7 @@ class Ticket:
         self.tokens = 0
         self.cost = 0.0
         self.entry: Entry | None = None  # how it ended, for the commit that records it and for no other
-        self.turn: Future[None] | None = None  # others of the same key wait for it
+        self.turn: Turn | None = None  # others of the same key wait for it
         self.inner: list[str] = []  # the steps inside of it that have ended, which its next attempt asks for again
         self.work: Work | None = None  # the transaction of this attempt
 
@@ -179,6 +180,8 @@ def _resolve(name: Any, function: Any, args: tuple[Any, ...], given: dict[str, A
 
 
 def _number(run: Driver, here: Frame, title: str, key: str | None) -> str:
+    if run._numbering.owned():
+        run._numbering.check()  # interrupted in the middle of this: two calls would get one number
     with run._numbering:
         run._begun += 1
         return here.address(title, key)
@@ -280,14 +283,29 @@ def drive(ticket: Ticket) -> Any:
     if ticket.played:
         return recorded_outcome(ticket)
     while (other := take_turn(ticket)) is not None:
-        other.result()
+        other.wait()
     try:
         return _drive(ticket)
     finally:
         end_turn(ticket)
 
 
-def take_turn(ticket: Ticket) -> Future[None] | None:
+class Turn:
+    """The call of a step with a key that is running, and for which others of the same key wait."""
+
+    __slots__ = ("future", "thread")
+
+    def __init__(self, future: Future[None]):
+        self.future = future
+        self.thread = get_ident()
+
+    def wait(self) -> None:
+        if self.thread == get_ident():
+            raise Reentered("a step with the same key is running in this thread; waiting for it would never end. Nothing was recorded")
+        self.future.result()
+
+
+def take_turn(ticket: Ticket) -> Turn | None:
     """What a step has to wait for: another call of the same key that is running, whose result it then gets."""
     run = ticket.run
     if ticket.options.key is None or ticket.done:
@@ -297,7 +315,7 @@ def take_turn(ticket: Ticket) -> Future[None] | None:
     with run._numbering:
         other = run._turns.get(ticket.address)
         if other is None:
-            run._turns[ticket.address] = ticket.turn = Future()
+            run._turns[ticket.address] = ticket.turn = Turn(Future())
     return other
 
 
@@ -310,7 +328,7 @@ def end_turn(ticket: Ticket) -> None:
         ticket.turn = None
         with run._numbering:
             run._turns.pop(ticket.address, None)
-        turn.set_result(None)
+        turn.future.set_result(None)
 
 
 def look_again(ticket: Ticket) -> None:

@@ -35,13 +35,13 @@ from everstep.ids import check_id, new_id
 from everstep.records import Kind, RunRow, Status
 from everstep.runtime import signals
 from everstep.runtime.budget import Budget
-from everstep.runtime.context import frame
 from everstep.runtime.driver import republish
 from everstep.runtime.ending import stopped_by
 from everstep.runtime.hooks import Hooks
 from everstep.runtime.host import Host
 from everstep.runtime.mode import Mode, Replay
 from everstep.runtime.outcome import Outcome, recorded
+from everstep.runtime.owner import place
 from everstep.runtime.playback import content
 from everstep.runtime.policy import Policy
 from everstep.runtime.retry import Retry
@@ -101,7 +101,7 @@ class Workflow:
         return f"<everstep.Workflow {self.name!r}>"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        here = frame.get()
+        here = place()
         if here is None or not isinstance(here.run, Run):
             return self.function(*args, **kwargs)
         from everstep.runtime.child import child_of

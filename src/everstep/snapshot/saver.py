@@ -20,13 +20,14 @@ from everstep.shape import Shape, field
 from everstep.snapshot import collect
 from everstep.snapshot.base import NOTHING, Known, build_base
 from everstep.snapshot.delta import apply, joined
-from everstep.snapshot.tracked import Strayed
+from everstep.snapshot.tracked import Strayed, Tracker
 
 BASE_EVERY = 48
 MOST_DELTAS = 512
 BIG_DELTA = 256 * 1024
 NO_DELTA = b"\xc0"
 LOOKS = 8  # containers that may be looked at for each checkpoint: some millionths of a second
+_MOST_EDITS = 8
 
 
 class Saved(Shape):
@@ -52,6 +53,7 @@ class Saver:
         self._mirror: Any = None
         self._looks = 0  # how many containers may be looked at by now
         self._containers = 0  # how many there were at the last look
+        self._edits: list[tuple[Tracker, int]] = []  # trackers that a save found in the middle of edits, and of how many
 
     def begin(self, state: Any) -> None:
         """Take an initial state that is not stored yet."""
@@ -87,8 +89,8 @@ class Saver:
 
         `thorough` looks at every container for writes past its methods.
         """
-        if self._tracker.torn:
-            self.lost()
+        if self._tracker.torn or self._edits:
+            self._look_at_edits()
         try:
             saved = self._build(whole, thorough or self._checking)
             collect.settle(self._tracker)
@@ -139,6 +141,15 @@ class Saver:
     def _base_due(self, size: int, whole: bool) -> bool:
         deltas, written = self._deltas + 1, self._delta_bytes + size
         return whole or size > BIG_DELTA or deltas >= MOST_DELTAS or (deltas >= BASE_EVERY and written >= self._base_bytes)
+
+    def _look_at_edits(self) -> None:
+        """Save everything where edits were broken off. One that is merely interrupted by this save, or that another thread is at, ends later and
+        is noted nowhere: when it has ended, everything is saved once more."""
+        torn = self._tracker.torn
+        if torn or any(tracker.torn != count for tracker, count in self._edits):
+            found = [*(tracker for tracker, _ in self._edits), self._tracker]
+            self._edits = [(tracker, tracker.torn) for tracker in found if tracker.torn][-_MOST_EDITS:]
+            self.lost()
 
     def _only(self, delta: bytes) -> Saved:
         self._deltas += 1

@@ -262,10 +262,10 @@ class TrackedDict(Node, dict[Any, Any]):
             return  # also what state["x"] += [...] ends in
         old = self._guard.get(key, _missing)
         exists = old is not _missing
+        tracker = self._tracker
+        tracker.torn += 1  # before anything is looked at that a save in the middle of this, from a signal handler, would change
         changes = self._changes
         first = changes is None or key not in changes
-        tracker = self._tracker
-        tracker.torn += 1
         if first or changes[key] == DELETED:
             self._note(key, exists, True)
         if exists:
