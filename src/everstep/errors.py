@@ -28,7 +28,9 @@
     │   ├── StoreBusy       E407  another process kept the store locked too long
     │   ├── UnknownBackend  E408  no backend for that URL
     │   ├── RolledBack      E409  an older store stands in the place of a newer one
-    │   └── StoreUnreachable E410  the server does not answer
+    │   ├── StoreUnreachable E410  the server does not answer
+    │   ├── UnsuitableEncoding E415  the database cannot hold every text
+    │   └── HistoryChanged  E416  an events cursor belongs to a history that is gone
     ├── Damaged             E500  stored bytes are not what was saved
     │   ├── DamagedRecord   E501
     │   ├── DamagedChunk    E502
@@ -333,6 +335,20 @@ class StoreUnreachable(StoreError):
     remedy = (
         "Check that the server runs and can be reached. If it is unknown whether a save happened, open the run again and look at its head."
     )
+
+
+class UnsuitableEncoding(StoreError):
+    """The encoding of the database cannot hold every text."""
+
+    code = "E415"
+    remedy = "Make a database in UTF8 and use it instead: createdb -E UTF8 -T template0 NAME"
+
+
+class HistoryChanged(StoreError):
+    """The cursor of an event reader belongs to a history that this store does not have any more."""
+
+    code = "E416"
+    remedy = "Read all events again with store.events(after=0), and skip those that were handled before."
 
 
 class Damaged(EverstepError):

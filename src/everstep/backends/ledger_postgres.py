@@ -14,7 +14,7 @@ from typing import Any
 
 import psycopg
 
-from everstep.backends.postgres_connections import Address
+from everstep.backends.postgres_connections import Address, speak_utf8
 from everstep.backends.postgres_errors import said
 from everstep.backends.postgres_guard import GuardedConnection, Lender, own
 from everstep.backends.postgres_transaction import lost
@@ -143,6 +143,7 @@ class PostgresSession:
         if connection.closed or connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE:
             raise Undone(ended() if not connection.closed else psycopg.OperationalError("the connection was lost in the step"))
         try:
+            speak_utf8(connection)
             own(connection, _DURABLY)
             fence = self._ledger.ask(connection, _FENCE, (run,)).fetchone()
             if fence is not None and fence[1] != connection.mark:

@@ -6,6 +6,7 @@
     postgres_leases       who may write a run, by the server's clock
     postgres_queues       what workers take, what waits, and how a change is noticed
     postgres_listing      lists by any filter
+    postgres_feed         the records of all runs in the order of their commits
     postgres_transaction  transactions of the user's that end with the commit of a step; postgres_guard lends their connections
     postgres_upkeep       pruning, sweeping, and what a store tells about itself
     postgres_rows, postgres_errors   rows and errors of PostgreSQL to ours
@@ -19,6 +20,7 @@ import os
 from collections.abc import Callable, Sequence
 from weakref import WeakSet
 
+from everstep.backends import postgres_feed as feeds
 from everstep.backends import postgres_queues as queues
 from everstep.backends import postgres_upkeep as upkeep
 from everstep.backends.base import MAX_SEQ, Commit, Done, Manifest, Query
@@ -32,11 +34,10 @@ from everstep.backends.postgres_transaction import PostgresTransaction
 from everstep.backends.postgres_writer import Writer
 from everstep.backends.queues import Claim, Claimed, Depth, Place, Task
 from everstep.backends.upkeep import Census, Cut
-from everstep.errors import NotFound, ReadOnly, StoreBusy, StoreClosed
+from everstep.errors import NotFound, StoreClosed
 from everstep.records import Base, Letter, Pruned, Record, RunRow, Tag, Tombstone, Worker
 
 PATIENCE_SECONDS = 15.0
-_SETTLE = 10_000
 _LAST = 2**63 - 1
 
 
@@ -142,25 +143,14 @@ class PostgresBackend:
         return [str(name) for (name,) in self._rows("due", now, outside, limit)]
 
     def feed(self, after: int, limit: int) -> list[tuple[int, Record]]:
-        self._settle_feed()
-        found = self._readers.rows("feed", max(after, 0), max(after, 0), limit)
-        return [(row[0], record_from(row[1], row[2:])) for row in found]
+        self._check_open()
+        feeds.settle(self._readers)
+        return feeds.read(self._readers, max(after, 0), limit)
 
     def feed_end(self) -> int:
-        self._settle_feed()
-        ((position,),) = self._readers.rows("feed_end")
-        return int(position)
-
-    def _settle_feed(self) -> None:
-        """Give positions to what was committed lately. One who may not write reads what others have given positions to."""
         self._check_open()
-        if self._readers.rows("feed_unsettled") == [(False,)]:
-            return
-        try:
-            while self._readers.rows("settle_feed", _SETTLE)[0][0] == _SETTLE:
-                continue
-        except (ReadOnly, StoreBusy):
-            return
+        feeds.settle(self._readers)
+        return feeds.end(self._readers)
 
     def acquire(self, run: str, worker: Worker) -> RunRow:
         row = self._write(lambda connection, again: self._leases.acquire(connection, run, worker, again))

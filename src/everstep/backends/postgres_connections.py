@@ -19,7 +19,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from everstep.backends import queries
 from everstep.backends.postgres_errors import translated
-from everstep.errors import InvalidArgument, StoreClosed, StoreUnreachable
+from everstep.errors import InvalidArgument, StoreClosed, StoreUnreachable, UnsuitableEncoding
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 Rows = list[tuple[Any, ...]]
@@ -43,6 +43,8 @@ _DEFAULTS = {
 }
 
 
+# Set last, so that PGCLIENTENCODING, a role's settings or the address cannot choose another one: text would come back as other text or as bytes.
+_FIXED = {"client_encoding": "UTF8"}
 _ON_SERVER = {
     "tcp_user_timeout": "tcp_user_timeout",
     "keepalives_idle": "tcp_keepalives_idle",
@@ -75,7 +77,7 @@ class Address:
         """A new connection. A pooler may refuse settings at the start of a session; then it goes without."""
         most = seconds if seconds is not None else _WRITE_SECONDS if writing else _READ_SECONDS
         given = self._given.get("options", "")
-        chosen: dict[str, Any] = {**_DEFAULTS, **self._given}
+        chosen: dict[str, Any] = {**_DEFAULTS, **self._given, **_FIXED}
         options = f"-c statement_timeout={most * 1000} -c lock_timeout={LOCK_SECONDS * 1000} {_same_there(chosen)}"
         try:
             if self._takes_options:
@@ -133,6 +135,23 @@ def _joined(place: str, path: str, asked: list[tuple[str, str]]) -> str:
 
 def _connect(chosen: dict[str, Any], kind: type[Connection]) -> Connection:
     return kind.connect("", autocommit=True, prepare_threshold=None, **chosen)
+
+
+def refuse_encoding(connection: Connection, url: str) -> None:
+    """Refuse a database that cannot hold every text. The server says its encoding when a session starts, so this costs no round trip."""
+    encoding = connection.info.parameter_status("server_encoding") or "UTF8"
+    if encoding != "UTF8":
+        name = connection.info.dbname
+        raise UnsuitableEncoding(
+            f"the database {name!r} at {url} has the encoding {encoding}, but a store needs UTF8; nothing was written",
+            remedy=f"Make a database in UTF8 and use it instead: createdb -E UTF8 -T template0 {name}_utf8",
+        )
+
+
+def speak_utf8(connection: psycopg.Connection[Any]) -> None:
+    """Undo for this transaction what a user's function chose with SET client_encoding, so that names and notes in any script can be sent."""
+    if connection.info.encoding != "utf-8":
+        psycopg.Cursor(connection).execute(b"SET LOCAL client_encoding = 'UTF8'")
 
 
 def is_direct(connection: Connection) -> bool:

@@ -22,7 +22,7 @@ import psycopg
 from psycopg import errors as pg
 
 from everstep.backends import queries
-from everstep.backends.postgres_connections import Address, Connection, execute
+from everstep.backends.postgres_connections import Address, Connection, execute, refuse_encoding
 from everstep.backends.postgres_errors import translated
 from everstep.errors import InvalidArgument, NewerFormat, NotAStore, StoreError
 
@@ -58,6 +58,7 @@ def prepare(address: Address, create: bool) -> Connection:
     """See that the store is there and has this format; make it or bring it there where that is allowed. Gives a connection for reading."""
     connection = address.connect()
     try:
+        refuse_encoding(connection, address.url)
         version = version_of(connection, address)
         if version < FORMAT:
             if not version and not create:
@@ -92,6 +93,7 @@ def _migrate(connection: Connection, address: Address) -> int:
 
 def begin_new(connection: Connection, address: Address) -> None:
     """Begin a transaction that makes the tables of a new store. InvalidArgument if the schema has tables already."""
+    refuse_encoding(connection, address.url)
     sql = address.load("read")
     try:
         connection.execute("BEGIN")

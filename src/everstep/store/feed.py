@@ -48,8 +48,8 @@ def _proved(backend: Backend, found: list[tuple[int, Record]]) -> Iterator[Event
 
 
 def _digest_before(backend: Backend, record: Record) -> bytes:
-    before = backend.records(record.run, record.seq - 1, record.seq - 1) if record.seq > 1 else []
-    return before[0].digest if before else ZERO
+    before = record.seq - 1
+    return backend.digests(record.run, [before]).get(before, ZERO) if before else ZERO
 
 
 def event_of(position: int | None, record: Record, replayed: bool = False) -> Event:

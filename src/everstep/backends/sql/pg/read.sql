@@ -70,12 +70,21 @@ SELECT {schema}.settle_feed(%s)
 SELECT EXISTS (SELECT 1 FROM {schema}.feed_new)
 
 -- name: feed
--- The records beyond a position, with their positions and runs. What is left of deleted runs is passed over.
-SELECT f.last - f.count + 1 + r.seq - f.seq, u.id, r.seq, r.kind, r.epoch, r.at, r.number, r.note, r.tags, r.meta, r.digest,
-    r.body_digest, r.body
-FROM {schema}.feed f JOIN {schema}.runs u ON u.pk = f.run
-JOIN {schema}.records r ON r.run = f.run AND r.seq BETWEEN f.seq AND f.seq + f.count - 1
-WHERE f.last > %s AND f.last - f.count + 1 + r.seq - f.seq > %s ORDER BY f.last, r.seq LIMIT %s
+-- The records beyond a position: position, run, the first and last seq of the entry, then the record. Entries of deleted runs are skipped. First the
+-- entries of the page, by their index, then each entry's records by their key: in a plain join the server compares every entry with every record of
+-- a long run. An entry without any record comes as nulls, so that the reader hears of it.
+WITH entries AS MATERIALIZED (
+    SELECT f.last, f.run, f.seq, f.count, u.id FROM {schema}.feed f JOIN {schema}.runs u ON u.pk = f.run
+    WHERE f.last > %s ORDER BY f.last LIMIT %s
+), page AS MATERIALIZED (
+    SELECT e.*, e.seq + greatest(0, %s - e.last + e.count) AS first, sum(least(e.count, e.last - %s)) OVER (ORDER BY e.last) AS upto FROM entries e
+)
+SELECT p.last - p.count + 1 + r.seq - p.seq, p.id, p.first, p.seq + p.count - 1, r.seq, r.kind, r.epoch, r.at, r.number, r.note, r.tags, r.meta,
+    r.digest, r.body_digest, r.body
+FROM page p LEFT JOIN LATERAL (
+    SELECT * FROM {schema}.records r WHERE r.run = p.run AND r.seq BETWEEN p.first AND p.seq + p.count - 1 ORDER BY r.seq LIMIT p.count
+) r ON true
+WHERE p.upto - (p.seq + p.count - p.first) < %s ORDER BY p.last, r.seq LIMIT %s
 
 -- name: feed_end
 -- The newest position.
@@ -269,8 +278,9 @@ SELECT r.id FROM {schema}.tasks t JOIN {schema}.runs r ON r.pk = t.run WHERE t.w
 
 -- name: order
 -- An order that a caller's own transaction leaves, and the bell for it: both happen with its commit, or not at all.
-WITH left_here AS (INSERT INTO {schema}.orders (run, body, digest) VALUES (%s, %s, %s) RETURNING number)
-SELECT number, pg_notify({channel}, '') FROM left_here
+-- The id comes as bytes, because the caller's connection may have another encoding.
+WITH left_here AS (INSERT INTO {schema}.orders (run, body, digest) VALUES (pg_catalog.convert_from(%s, 'UTF8'), %s, %s) RETURNING number)
+SELECT number, pg_catalog.pg_notify({channel}, '') FROM left_here
 
 -- name: orders
 -- The oldest orders.
