@@ -1,7 +1,8 @@
 """A store in a PostgreSQL database, for any number of machines.
 
     postgres_format       the tables, and how they are made; sql/pg/functions.sql says what each write does, in one round trip
-    postgres_connections  the address, timeouts, the connections of readers
+    postgres_connections  the address, timeouts, the encoding; postgres_readers has the connections that reads share
+    postgres_diagnosis    which table is to blame when a statement failed
     postgres_writer       group commit, and what becomes of a commit whose connection was lost; postgres_commit makes the call
     postgres_leases       who may write a run, by the server's clock
     postgres_queues       what workers take, what waits, and how a change is noticed
@@ -24,11 +25,12 @@ from everstep.backends import postgres_feed as feeds
 from everstep.backends import postgres_queues as queues
 from everstep.backends import postgres_upkeep as upkeep
 from everstep.backends.base import MAX_SEQ, Commit, Done, Manifest, Query
-from everstep.backends.postgres_connections import Address, Connection, Readers, Rows, execute
+from everstep.backends.postgres_connections import Address, Connection, Rows, execute
 from everstep.backends.postgres_format import BUCKETS, prepare
 from everstep.backends.postgres_guard import Lender
 from everstep.backends.postgres_leases import Leases, living
 from everstep.backends.postgres_listing import list_checkpoints, list_runs
+from everstep.backends.postgres_readers import Readers
 from everstep.backends.postgres_rows import fact_from, pruned_from, record_from, run_from
 from everstep.backends.postgres_transaction import PostgresTransaction
 from everstep.backends.postgres_writer import Writer

@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL: how they are made, and a few that readers share. Relies on psycopg.
+"""Connections to PostgreSQL: how they are made. Relies on psycopg.
 
 Nothing that matters for what is stored is kept in a session, so that a pooler may give each transaction another one; and no statement is prepared
 where there may be a pooler (see `is_direct`). Every wait has an end that is set here: the driver's own defaults let a cut network hang for minutes.
@@ -7,10 +7,7 @@ where there may be a pooler (see `is_direct`). Every wait has an end that is set
 from __future__ import annotations
 
 import re
-import threading
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
@@ -19,15 +16,13 @@ from psycopg.conninfo import conninfo_to_dict
 
 from everstep.backends import queries
 from everstep.backends.postgres_errors import translated
-from everstep.errors import InvalidArgument, StoreClosed, StoreUnreachable, UnsuitableEncoding
+from everstep.errors import InvalidArgument, UnsuitableEncoding
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 Rows = list[tuple[Any, ...]]
 
 LOCK_SECONDS = 10
 _WRITE_SECONDS, _READ_SECONDS = 30, 600
-_IDLE = 8
-_PAUSE = 0.1
 _DEFAULT = "everstep"
 _OURS = ("schema", "namespace")
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")
@@ -158,88 +153,6 @@ def is_direct(connection: Connection) -> bool:
     """Whether the session is the server's own, in which statements stay prepared. A pooler shows its clients a number that is no session's."""
     ((pid,),) = execute(connection, b"SELECT pg_backend_pid()")
     return bool(pid == connection.info.backend_pid)
-
-
-class Readers:
-    """The connections that reads go through. Each read is one statement, so one snapshot."""
-
-    def __init__(self, address: Address, patience: float, first: Connection):
-        self._address = address
-        self._patience = patience
-        self._idle: list[Connection] = [first]
-        self._lock = threading.Lock()
-        self._closed = False
-        self.sql = address.load("read")
-
-    def rows(self, name: str, *values: Any) -> Rows:
-        return self.ask(self.sql[name], values)
-
-    def ask(self, sql: bytes, values: Sequence[Any]) -> Rows:
-        """The rows of one statement. A lost connection is replaced, until the patience is over."""
-        limit = time.monotonic() + self._patience
-        fresh = False
-        while True:
-            try:
-                return self._ask(sql, values, fresh)
-            except StoreUnreachable:
-                if time.monotonic() > limit:
-                    raise
-            if fresh:
-                time.sleep(_PAUSE)
-            fresh = True
-
-    def _ask(self, sql: bytes, values: Sequence[Any], fresh: bool) -> Rows:
-        with self.connection(fresh) as connection:
-            try:
-                return execute(connection, sql, values)
-            except (psycopg.Error, UnicodeEncodeError, OverflowError) as error:
-                raise translated(error, self._address.url) from error
-
-    def stream(self, name: str) -> Iterator[tuple[Any, ...]]:
-        """The rows of one statement, a few at a time."""
-        with self.connection() as connection:
-            try:
-                yield from connection.cursor(binary=True).stream(self.sql[name])
-            except psycopg.Error as error:
-                raise translated(error, self._address.url) from error
-
-    @contextmanager
-    def connection(self, fresh: bool = False) -> Iterator[Connection]:
-        connection = self._take(fresh)
-        try:
-            yield connection
-        except BaseException:
-            if not connection.closed and connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
-                connection.close()
-            raise
-        finally:
-            self._give(connection)
-
-    def _take(self, fresh: bool) -> Connection:
-        if self._closed:
-            raise StoreClosed(f"the store {self._address.url} is closed")
-        with self._lock, suppress(IndexError):
-            if fresh:  # where one was lost, the others are lost as well
-                _close_all(self._idle)
-            return self._idle.pop()
-        return self._address.connect()
-
-    def _give(self, connection: Connection) -> None:
-        with self._lock:
-            if not connection.closed and not self._closed and len(self._idle) < _IDLE:
-                self._idle.append(connection)
-                return
-        connection.close()
-
-    def close(self) -> None:
-        with self._lock:
-            self._closed = True
-            _close_all(self._idle)
-
-
-def _close_all(connections: list[Connection]) -> None:
-    while connections:
-        connections.pop().close()
 
 
 def execute(connection: Connection, sql: bytes, values: Sequence[Any] = ()) -> Rows:

@@ -5,7 +5,8 @@ Commits leave entries without positions; whoever reads the feed first gives posi
 
 from __future__ import annotations
 
-from everstep.backends.postgres_connections import Readers, Rows
+from everstep.backends.postgres_connections import Rows
+from everstep.backends.postgres_readers import Readers
 from everstep.backends.postgres_rows import record_from
 from everstep.errors import Damaged, DamagedRecord, ReadOnly, StoreBusy
 from everstep.records import Record

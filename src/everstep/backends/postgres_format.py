@@ -23,6 +23,7 @@ from psycopg import errors as pg
 
 from everstep.backends import queries
 from everstep.backends.postgres_connections import Address, Connection, execute, refuse_encoding
+from everstep.backends.postgres_diagnosis import explained, refuse_broken
 from everstep.backends.postgres_errors import translated
 from everstep.errors import InvalidArgument, NewerFormat, NotAStore, StoreError
 
@@ -61,6 +62,7 @@ def prepare(address: Address, create: bool) -> Connection:
         refuse_encoding(connection, address.url)
         version = version_of(connection, address)
         if version < FORMAT:
+            refuse_broken(connection, address)
             if not version and not create:
                 raise NotAStore.nothing_at(address.url, MISSING)
             version = _migrate(connection, address)
@@ -68,7 +70,7 @@ def prepare(address: Address, create: bool) -> Connection:
             raise NewerFormat(f"{address.url} has format {version}; this version of Everstep knows formats up to {FORMAT}")
     except psycopg.Error as error:
         connection.close()
-        raise translated(error, address.url) from error
+        raise explained(error, address) from error
     except BaseException:
         connection.close()
         raise
@@ -87,6 +89,8 @@ def _migrate(connection: Connection, address: Address) -> int:
             if version < FORMAT:
                 _build(connection, address, version)
             return max(version, FORMAT)
+    except pg.ReadOnlySqlTransaction as error:
+        raise explained(error, address, connection) from error
     except _FORBIDDEN as error:
         raise _forbidden(error, connection, address) from error
 

@@ -18,6 +18,7 @@ from psycopg import sql
 from psycopg.rows import tuple_row
 
 from everstep.backends.postgres_connections import Address
+from everstep.backends.postgres_errors import translated
 from everstep.backends.transaction import ended, over, refuse_ends, refused
 
 _SECONDS = 600
@@ -123,8 +124,10 @@ class Lender:
             pass  # a signal that comes just before a wait is heard after it
         try:
             connection = self._begin()
-        except BaseException:
+        except BaseException as error:
             self._room.release()
+            if isinstance(error, psycopg.Error):
+                raise translated(error, self.address.url) from error
             raise
         connection.lent = True
         return connection
