@@ -115,6 +115,8 @@ def test_W9_the_sweep_notices_a_raw_error(server: Server, copy: str, monkeypatch
         ((position,),) = readers.rows("feed_end")
         return int(position)
 
+    with everstep.open(copy) as store:
+        store.events()  # later there is nothing that a position must be given to
     monkeypatch.setattr(postgres_feed, "end", careless)
     damage(server, copy, "feed_end", "truncate")
     assert any(found.startswith("events: ValueError") for found in raw_errors(copy))

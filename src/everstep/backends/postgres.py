@@ -22,10 +22,12 @@ from collections.abc import Callable, Sequence
 from weakref import WeakSet
 
 from everstep.backends import postgres_feed as feeds
+from everstep.backends import postgres_gather as gathering
 from everstep.backends import postgres_queues as queues
 from everstep.backends import postgres_upkeep as upkeep
 from everstep.backends.base import MAX_SEQ, Commit, Done, Manifest, Query
 from everstep.backends.postgres_connections import Address, Connection, Rows, execute
+from everstep.backends.postgres_deletion import Deletion
 from everstep.backends.postgres_format import BUCKETS, prepare
 from everstep.backends.postgres_guard import Lender
 from everstep.backends.postgres_leases import Leases, living
@@ -35,7 +37,7 @@ from everstep.backends.postgres_rows import fact_from, pruned_from, record_from,
 from everstep.backends.postgres_transaction import PostgresTransaction
 from everstep.backends.postgres_writer import Writer
 from everstep.backends.queues import Claim, Claimed, Depth, Place, Task
-from everstep.backends.upkeep import Census, Cut
+from everstep.backends.upkeep import Census, Cut, Gathered
 from everstep.errors import NotFound, StoreClosed
 from everstep.records import Base, Letter, Pruned, Record, RunRow, Tag, Tombstone, Worker
 
@@ -175,6 +177,17 @@ class PostgresBackend:
     def delete(self, row: RunRow) -> None:
         self._write(lambda connection, again: self._leases.delete(connection, row, again))
 
+    def delete_many(self, rows: Sequence[RunRow]) -> set[bytes]:
+        self._check_open()
+        deletion = Deletion(self._claims.sql, self._claims.bucket, rows)
+        return deletion.keys if not rows else self._claims.call(deletion.do)  # commits do not wait for it
+
+    def trim_feed(self, after: int, most: int) -> int:
+        self._check_open()
+        values = (after, after + most)
+        ((gone,),) = self._claims.call(lambda connection, _: execute(connection, self._claims.sql["drop_feed"], values))
+        return int(gone)
+
     def manifest(self) -> Manifest:
         self._check_open()
         return upkeep.manifest(self._readers, self._stamps)
@@ -216,6 +229,10 @@ class PostgresBackend:
             return found[0][-1] if found else None
 
         self._write(lambda connection, again: upkeep.prune(connection, sql, bucket, cut, again, mark))
+
+    def gather(self, page: Sequence[tuple[int, RunRow]], heads: bool) -> Gathered:
+        self._check_open()
+        return gathering.gather(self._readers, page, heads)
 
     def families(self) -> list[bytes]:
         return [family for (family,) in self._rows("families")]

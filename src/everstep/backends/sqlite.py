@@ -175,6 +175,11 @@ class SqliteBackend(NoOrders):
         self._check_open()
         self._writer.call(self._leases.delete, row)
 
+    def delete_many(self, rows: Sequence[RunRow]) -> set[bytes]:
+        self._check_open()
+        gone: set[bytes] = self._writer.call(self._leases.delete_many, rows)
+        return gone
+
     def manifest(self) -> Manifest:
         self._check_open()
         return self._reader.manifest()

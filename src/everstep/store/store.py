@@ -177,6 +177,15 @@ class BaseStore:
         self.backend.delete(row)
         self._tell("after_delete", row.id)
 
+    def _remove_many(self, rows: Sequence[RunRow]) -> set[bytes]:
+        for row in rows:
+            self._tell("before_delete", row.id)
+        gone = self.backend.delete_many(rows)
+        for row in rows:
+            if row.key in gone:
+                self._tell("after_delete", row.id)
+        return gone
+
     def _tell(self, name: str, run: str, **data: Any) -> None:
         """Something happened; a store with a runtime has hooks for it."""
 
@@ -221,7 +230,7 @@ class BaseStore:
 
         After `seconds` it stops, and the next one goes on.
         """
-        return self._cleaner().clean(retention, dry_run, seconds, self._remove)
+        return self._cleaner().clean(retention, dry_run, seconds, self._remove_many)
 
     def set_retention(self, retention: Given, *, workflow: str | None = None, run: str | None = None) -> None:
         """Have the store remember what is kept: of every run, of those of a workflow, or of one run. None forgets it."""

@@ -20,6 +20,7 @@ from everstep.backends.base import Backend, Query
 from everstep.errors import Damaged, EverstepError, InvalidArgument, StoreClosed
 from everstep.records import RunRow, Status
 from everstep.store import places
+from everstep.store.ahead import ahead_of
 from everstep.store.pace import Pace, Progress, TimeOver
 from everstep.store.proof.report import Depth, Problem, Report
 from everstep.store.proof.run_proof import RunProof
@@ -35,7 +36,8 @@ def verify(backend: Backend, depth: Depth = "quick", progress: Progress | None =
         raise InvalidArgument(f"{depth!r} is no depth", remedy="Use quick, records or full.")
     pace = Pace(progress, seconds)
     report = Report(depth)
-    proof = RunProof(backend, depth, pace)
+    ahead, backend = ahead_of(backend)
+    proof = RunProof(backend, depth, pace, ahead=ahead)
     check = _Check(backend, report, pace, proof)
     try:
         check.all()
@@ -205,6 +207,8 @@ class _Check:
                         return
                 limit = 1
                 continue
+            if self._proof.ahead is not None:
+                self._proof.ahead.load(rows, heads=self._report.depth == "quick")
             yield from rows
             if len(rows) < limit:
                 return

@@ -186,11 +186,11 @@ UNION ALL SELECT 'the feed has ' || coalesce(f.records, 0) || ' records of run n
 FROM {schema}.runs r LEFT JOIN (
     SELECT run, sum(count) AS records FROM (SELECT run, count FROM {schema}.feed UNION ALL SELECT run, count FROM {schema}.feed_new) e GROUP BY run
 ) f ON f.run = r.pk WHERE coalesce(f.records, 0) <> r.head_seq
-UNION ALL SELECT 'the feed ends at position ' || position || ', its last entry at ' || coalesce((SELECT max(last) FROM {schema}.feed), 0)
-FROM {schema}.feed_end WHERE position <> coalesce((SELECT max(last) FROM {schema}.feed), 0)
+UNION ALL SELECT 'the feed ends at position ' || position || ', its last entry at ' || (SELECT max(last) FROM {schema}.feed)
+FROM {schema}.feed_end WHERE position < (SELECT max(last) FROM {schema}.feed)
 UNION ALL SELECT 'the end of the feed is not noted' WHERE NOT EXISTS (SELECT 1 FROM {schema}.feed_end)
-UNION ALL SELECT 'the entry of the feed at position ' || last || ' does not follow the one before it'
-FROM (SELECT last, count, lag(last, 1, 0::bigint) OVER (ORDER BY last) AS before FROM {schema}.feed) f WHERE last <> before + count OR count < 1
+UNION ALL SELECT 'the entry of the feed at position ' || last || ' overlaps the one before it'
+FROM (SELECT last, count, lag(last, 1, 0::bigint) OVER (ORDER BY last) AS before FROM {schema}.feed) f WHERE last < before + count OR count < 1
 UNION ALL SELECT DISTINCT 'the records of run number ' || run || ' do not follow each other in the feed' FROM (
     SELECT run, seq, lag(seq + count, 1, 1::bigint) OVER (PARTITION BY run ORDER BY part, place) AS following FROM (
         SELECT run, seq, count, 0 AS part, last AS place FROM {schema}.feed UNION ALL SELECT run, seq, count, 1, id FROM {schema}.feed_new
@@ -285,3 +285,47 @@ SELECT number, pg_catalog.pg_notify({channel}, '') FROM left_here
 -- name: orders
 -- The oldest orders.
 SELECT number, run, body, digest FROM {schema}.orders ORDER BY number LIMIT %s
+
+-- name: rows_of
+-- Some runs, by their places.
+SELECT pk, pk, id, key, family, workflow, session, tags, note, meta, parent, parent_number, created_at, status, updated_at, head_seq,
+    head_digest, checkpoints, stored, epoch, worker, since, "check"
+FROM {schema}.runs WHERE pk = ANY (%s::bigint[])
+
+-- name: tags_of
+-- All tags of some runs.
+SELECT run, key, name, number, at, "check" FROM {schema}.tags WHERE run = ANY (%s::bigint[]) ORDER BY run, name, number
+
+-- name: letters_of
+-- All letters of some runs.
+SELECT run, key, name, due, at, body, "check" FROM {schema}.letters WHERE run = ANY (%s::bigint[]) ORDER BY run, name
+
+-- name: marks_of
+-- The prune marks of some runs.
+SELECT run, key, ranges, freed, at, numbers, "check" FROM {schema}.pruned WHERE run = ANY (%s::bigint[])
+
+-- name: bases_of
+-- The bases that prune added to some runs.
+SELECT run, key, number, at, body, "check" FROM {schema}.bases WHERE run = ANY (%s::bigint[]) ORDER BY run, number
+
+-- name: parents_of
+-- Those of some runs that another run was forked from or called by.
+SELECT id FROM unnest(%s::text[]) AS asked (id) WHERE EXISTS (SELECT 1 FROM {schema}.runs r WHERE r.parent = asked.id)
+
+-- name: records_of
+-- All records of some runs.
+SELECT run, seq, kind, epoch, at, number, note, tags, meta, digest, body_digest, body FROM {schema}.records
+WHERE run = ANY (%s::bigint[]) ORDER BY run, seq
+
+-- name: heads_of
+-- The newest record of some runs, and whatever is behind it.
+SELECT r.run, r.seq, r.kind, r.epoch, r.at, r.number, r.note, r.tags, r.meta, r.digest, r.body_digest, r.body
+FROM unnest(%s::bigint[], %s::bigint[]) AS head (run, seq) JOIN {schema}.records r ON r.run = head.run AND r.seq BETWEEN head.seq AND head.seq + 1
+
+-- name: sizes_of
+-- The chunks of some families, with their sizes.
+SELECT family, digest, octet_length(frame) FROM {schema}.chunks WHERE family = ANY (%s::bytea[])
+
+-- name: frames_of
+-- The chunks of some families.
+SELECT family, digest, frame FROM {schema}.chunks WHERE family = ANY (%s::bytea[])
