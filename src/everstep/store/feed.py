@@ -12,27 +12,33 @@ from everstep.backends.base import Backend
 from everstep.codec.values import decode
 from everstep.errors import DamagedRecord, EverstepError, InvalidArgument
 from everstep.records import ZERO, Kind, Record, RunRow, record_fault
+from everstep.store import cursor as cursors
+from everstep.store.cursor import Cursor
 from everstep.store.events import Event
 from everstep.store.journal import open_body, said_in, show_input
 from everstep.store.model import Page, from_meta, header_of, when
 from everstep.store.reading import checked
 
 
-def events(backend: Backend, after: int, run: RunRow | None, limit: int) -> Page[Event]:
+def events(backend: Backend, after: int | str, run: RunRow | None, limit: int) -> Page[Event]:
     """Events beyond a position. Of one run, positions are the places in its own journal."""
-    for name, number, least in (("after", after, 0), ("limit", limit, 1)):
-        if type(number) is not int or number < least:
-            raise InvalidArgument(f"{name}={number!r:.60} is no whole number from {least} on")
+    if type(limit) is not int or limit < 1:
+        raise InvalidArgument(f"limit must be an integer of at least 1, got {limit!r:.60}")
+    cursor = Cursor.parse(after)
     page: Page[Event] = Page()
     if run is not None:
+        after = int(cursor)
         records = checked(backend, run, after + 1, min(after + limit, run.head_seq)) if after < run.head_seq else []
         page.extend(event_of(record.seq, record) for record in records)
         page.next = max(after, records[-1].seq) if records else after
         return page
     end = backend.feed_end()
-    found = backend.feed(after, limit)
+    cursor = cursors.checked(backend, cursor, end)
+    found = backend.feed(cursor, limit)
     page.extend(_proved(backend, found))
-    page.next = found[-1][0] if len(found) >= limit else max(after, end, found[-1][0] if found else 0)
+    newest = found[-1] if found else None
+    position = found[-1][0] if len(found) >= limit else max(cursor, end, newest[0] if newest else 0)
+    page.next = cursors.anchored(backend, int(position), newest, cursor)
     return page
 
 

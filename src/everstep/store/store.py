@@ -269,10 +269,11 @@ class BaseStore:
 
         return list_gates(self.backend, find_run(self.backend, run_id))
 
-    def events(self, after: int = 0, run: str | None = None, limit: int = 1000) -> Page[Event]:
+    def events(self, after: int | str = 0, run: str | None = None, limit: int = 1000) -> Page[Event]:
         """What happened in the store beyond a position, in the order in which it was committed; the page's `next` is where to go on.
 
-        Any process may follow it. With `run`, only what happened to that run, by its own places.
+        Any process may follow it: keep `str(page.next)` and give it as `after`. If the store was restored from an older backup meanwhile, it
+        is refused with `HistoryChanged`. With `run`, only what happened to that run, by its own places.
         """
         from everstep.store.feed import events
 
