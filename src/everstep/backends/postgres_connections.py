@@ -73,6 +73,8 @@ class Address:
         most = seconds if seconds is not None else _WRITE_SECONDS if writing else _READ_SECONDS
         given = self._given.get("options", "")
         chosen: dict[str, Any] = {**_DEFAULTS, **self._given, **_FIXED}
+        if kind is psycopg.Connection:  # a connection that users write through keeps the path that they expect
+            given = f"-c search_path=pg_catalog,pg_temp {given}"
         options = f"-c statement_timeout={most * 1000} -c lock_timeout={LOCK_SECONDS * 1000} {_same_there(chosen)}"
         try:
             if self._takes_options:

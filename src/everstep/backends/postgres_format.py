@@ -18,6 +18,8 @@ The functions of sql/pg/functions.sql and sql/pg/queues.sql are what a commit an
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import psycopg
 from psycopg import errors as pg
 
@@ -68,6 +70,7 @@ def prepare(address: Address, create: bool) -> Connection:
             version = _migrate(connection, address)
         if version > FORMAT:
             raise NewerFormat(f"{address.url} has format {version}; this version of Everstep knows formats up to {FORMAT}")
+        _guard_functions(connection, address)
     except psycopg.Error as error:
         connection.close()
         raise explained(error, address) from error
@@ -115,9 +118,24 @@ def _build(connection: Connection, address: Address, version: int) -> None:
     _make_schema(connection, address)
     for step in range(version + 1, FORMAT + 1):
         connection.execute(address.fill(queries.script(_STEPS[step])).encode())
+    _install_functions(connection, address)
+    execute(connection, address.load("read")["set_format"], (FORMAT,))
+
+
+def _install_functions(connection: Connection, address: Address) -> None:
     for script in ("pg/functions", "pg/queues"):
         connection.execute(address.fill(queries.script(script)).encode())
-    execute(connection, address.load("read")["set_format"], (FORMAT,))
+
+
+def _guard_functions(connection: Connection, address: Address) -> None:
+    """Replace the functions of a store that was made before they set their search path. A user who may not goes on with those that are there."""
+    sql = address.load("read")
+    if execute(connection, sql["guarded"], (address.schema,)) == [(True,)]:
+        return
+    with suppress(*_FORBIDDEN, pg.ObjectNotInPrerequisiteState), connection.transaction():
+        execute(connection, sql["alone"], (f"everstep {address.schema}",))
+        if execute(connection, sql["guarded"], (address.schema,)) != [(True,)]:
+            _install_functions(connection, address)
 
 
 def _forbidden(error: psycopg.Error, connection: Connection, address: Address) -> StoreError:

@@ -52,7 +52,7 @@ class PostgresTransaction:
         if connection.closed or connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE:
             raise Undone(ended() if not connection.closed else psycopg.OperationalError("the connection was lost in the step"))
         values = arguments(commit, os.urandom(1)[0] % BUCKETS, again=False)
-        call = self._sql[NAMES[len(values)]].replace(b"SELECT code", f"SELECT current_setting('{MARK}', true), code".encode(), 1)
+        call = self._sql[NAMES[len(values)]].replace(b"SELECT code", f"SELECT pg_catalog.current_setting('{MARK}', true), code".encode(), 1)
         try:
             speak_utf8(connection)
             mark, *answer = own(connection, call, values).fetchone() or ("",)

@@ -4,9 +4,16 @@
 -- Which format the store has.
 SELECT version FROM {schema}.format
 
+-- name: guarded
+-- Whether the functions of the store set their search path. Those of stores that were made before did not.
+SELECT EXISTS (
+    SELECT 1 FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
+    WHERE n.nspname = %s AND p.proname = 'commit_run' AND p.proconfig::pg_catalog.text LIKE '%%search_path%%'
+)
+
 -- name: has_format
 -- Whether the schema holds a store. Asked of the catalog itself: a lookup by name may be answered from before another process made it.
-SELECT EXISTS (SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s AND c.relname = 'format')
+SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s AND c.relname = 'format')
 
 -- name: set_format
 -- Note which format the store has.
@@ -14,11 +21,11 @@ INSERT INTO {schema}.format (version) VALUES (%s) ON CONFLICT (one) DO UPDATE SE
 
 -- name: has_schema
 -- Whether the schema is there; making it needs a right that filling it does not.
-SELECT EXISTS (SELECT 1 FROM pg_namespace WHERE nspname = %s)
+SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_namespace WHERE nspname = %s)
 
 -- name: taken
 -- Whether the schema has any table.
-SELECT EXISTS (SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s AND c.relkind IN ('r', 'p', 'v', 'S'))
+SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s AND c.relkind IN ('r', 'p', 'v', 'S'))
 
 -- name: alone
 -- Of many that open an empty database at once, one makes the tables.
@@ -119,7 +126,7 @@ SELECT (SELECT count(*) FROM {schema}.runs), (SELECT count(*) FROM {schema}.reco
 
 -- name: size
 -- The bytes of all tables and indexes of the store.
-SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = %s AND c.relkind = 'r'
 
 -- name: families
@@ -211,15 +218,15 @@ SELECT current_setting('server_version'), current_setting('fsync'), pg_is_in_rec
 -- name: sessions
 -- How many are connected, how many may be, for how many seconds the oldest transaction of this database is open, and whether what goes over the wire is
 -- encrypted or stays on the machine.
-SELECT (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend')::bigint,
+SELECT (SELECT count(*) FROM pg_catalog.pg_stat_activity WHERE backend_type = 'client backend')::bigint,
     current_setting('max_connections')::bigint - current_setting('superuser_reserved_connections')::bigint,
-    (SELECT coalesce(max(extract(epoch FROM clock_timestamp() - xact_start)), 0)::bigint FROM pg_stat_activity WHERE datname = current_database()),
-    coalesce((SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()), false) OR inet_client_addr() IS NULL
+    (SELECT coalesce(max(extract(epoch FROM clock_timestamp() - xact_start)), 0)::bigint FROM pg_catalog.pg_stat_activity WHERE datname = current_database()),
+    coalesce((SELECT ssl FROM pg_catalog.pg_stat_ssl WHERE pid = pg_backend_pid()), false) OR inet_client_addr() IS NULL
         OR inet_client_addr() <<= '127.0.0.0/8'::inet OR inet_client_addr() = '::1'::inet
 
 -- name: dead_rows
 -- How many rows the tables have, and how many that nobody sees any more.
-SELECT coalesce(sum(n_live_tup), 0)::bigint, coalesce(sum(n_dead_tup), 0)::bigint FROM pg_stat_user_tables WHERE schemaname = %s
+SELECT coalesce(sum(n_live_tup), 0)::bigint, coalesce(sum(n_dead_tup), 0)::bigint FROM pg_catalog.pg_stat_user_tables WHERE schemaname = %s
 
 -- name: place
 -- The place of one run.
