@@ -35,7 +35,7 @@ from everstep.backends.sqlite_reader import Reader
 from everstep.backends.sqlite_transaction import Transaction
 from everstep.backends.sqlite_wal import GROW_BYTES, WalKeeper
 from everstep.backends.sqlite_writer import Writer
-from everstep.backends.upkeep import Census, Cut
+from everstep.backends.upkeep import Census, Cut, Gathered
 from everstep.clock import clock
 from everstep.errors import NotFound, StoreClosed
 from everstep.records import Base, Letter, Pruned, Record, RunRow, Tag, Tombstone, Worker
@@ -214,6 +214,15 @@ class SqliteBackend(NoOrders):
     def prune(self, cut: Cut) -> None:
         self._check_open()
         self._writer.call(Transaction.prune, cut)
+
+    def gather(self, page: Sequence[tuple[int, RunRow]], heads: bool) -> Gathered:
+        self._check_open()
+        if not heads:
+            return Gathered()
+        from everstep.backends import sqlite_gather
+
+        with self._reader.snapshot() as cursor:
+            return sqlite_gather.heads(cursor, page)
 
     def families(self) -> list[bytes]:
         self._check_open()

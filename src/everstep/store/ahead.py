@@ -7,10 +7,12 @@ rows of the page; whoever meets something wrong calls `forget` and looks again. 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, cast
 
 from everstep.backends.base import Backend, Query
 from everstep.backends.upkeep import Gathered
+from everstep.errors import Damaged
 from everstep.records import Base, Letter, Pruned, Record, RunRow, Tag
 
 AT_ONCE = 500
@@ -32,7 +34,10 @@ class Ahead:
         A backend without round trips has nothing to gain and gathers nothing.
         """
         gather = getattr(self._backend, "gather", None)
-        self._found = gather(page, heads) if gather is not None and page else Gathered()
+        self._found = Gathered()
+        if gather is not None and page:
+            with suppress(Damaged):  # the single reads say what is wrong, and with which run
+                self._found = gather(page, heads)
 
     def forget(self, run: str) -> bool:
         """Ask the backend itself about a run from now on; False if it was asked before."""
