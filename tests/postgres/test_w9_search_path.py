@@ -7,6 +7,7 @@ import psycopg
 import pytest
 
 import everstep
+from everstep.backends import postgres_format
 from everstep.backends.postgres_connections import Address
 from everstep.testing.postgres import Server
 
@@ -93,17 +94,31 @@ def test_W9_a_run_is_enqueued_through_a_connection_with_a_hostile_path(hostile: 
         assert handle.wait(0).result == 8
 
 
-def test_W9_a_store_that_was_made_before_gets_guarded_functions_when_it_is_opened(
-    server: Server, place: str, database: str, hostile: str
-) -> None:
-    schema = Address(place).schema
-    everstep.open(place).close()
+def unguard(server: Server, place: str, database: str) -> None:
+    """Make the functions of a store as they were before."""
+    home = f"{database}&options=-c%20search_path%3Dpg_catalog"
     found = server.execute(
         "SELECT p.oid::regprocedure::text FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname = %s AND proconfig IS NOT NULL",
-        schema,
-        url=f"{database}&options=-c%20search_path%3Dpg_catalog",
+        Address(place).schema,
+        url=home,
     )
     assert len(found) >= 10
     for (function,) in found:
-        server.execute(f"ALTER FUNCTION {function} RESET search_path", url=f"{database}&options=-c%20search_path%3Dpg_catalog")
-    use(place)
+        server.execute(f"ALTER FUNCTION {function} RESET search_path", url=home)
+
+
+def test_W9_a_store_that_was_made_before_gets_guarded_functions_when_it_is_opened(server: Server, hostile: str, database: str) -> None:
+    everstep.open(hostile).close()
+    unguard(server, hostile, database)
+    use(hostile)
+
+
+def test_W9_without_the_guard_the_hostile_schema_is_met(
+    server: Server, hostile: str, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The canary of the functions."""
+    everstep.open(hostile).close()
+    unguard(server, hostile, database)
+    monkeypatch.setattr(postgres_format, "_guard_functions", lambda *_: None)
+    with everstep.open(hostile) as store, pytest.raises(psycopg.errors.RaiseException, match="evil was called"):
+        store.start(w9_worked, 2).unwrap()
