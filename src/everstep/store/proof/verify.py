@@ -26,7 +26,7 @@ from everstep.store.proof.report import Depth, Problem, Report
 from everstep.store.proof.run_proof import RunProof
 
 __all__ = ["Depth", "Problem", "Report", "verify"]
-_AT_ONCE = 500
+_AT_ONCE, _HEADS_AT_ONCE = 500, 2000
 _OVER = (Status.SUCCEEDED, Status.CANCELLED)
 _MOST_MISSES = 10_000  # places that are tried one by one to find the next row that can be read
 
@@ -193,7 +193,8 @@ class _Check:
 
     def _rows(self) -> Iterator[tuple[int, RunRow]]:
         """Every run, oldest first. A row that cannot be read is passed over, and those behind it are found all the same."""
-        after, limit, misses = 0, _AT_ONCE, 0
+        most = _HEADS_AT_ONCE if self._report.depth == "quick" else _AT_ONCE
+        after, limit, misses = 0, most, 0
         last = self._last_place()
         while True:
             try:
@@ -212,7 +213,7 @@ class _Check:
             yield from rows
             if len(rows) < limit:
                 return
-            after, limit = rows[-1][0], _AT_ONCE
+            after, limit = rows[-1][0], most
 
     def _last_place(self) -> int:
         """Where the newest run stands, as far as that can be told: behind it nobody needs to look."""
