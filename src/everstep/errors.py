@@ -341,7 +341,7 @@ class UnsuitableEncoding(StoreError):
     """The encoding of the database cannot hold every text."""
 
     code = "E415"
-    remedy = "Make a database in UTF8 and use it instead: createdb -E UTF8 -T template0 NAME"
+    remedy = "Make a database in UTF8 and use it instead (createdb -E UTF8 -T template0 NAME)."
 
 
 class HistoryChanged(StoreError):

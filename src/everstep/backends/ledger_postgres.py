@@ -40,7 +40,7 @@ INSERT INTO {home}everstep_runs AS old VALUES (%s, %s, %s) ON CONFLICT (run) DO 
 WHERE old.epoch <= excluded.epoch RETURNING epoch
 """
 _DELETE = b"""
-DELETE FROM {home}everstep_steps AS old USING pg_catalog.unnest(%s::bytea[], %s::text[]) AS done (run, address)
+DELETE FROM {home}everstep_steps AS old USING unnest(%s::bytea[], %s::text[]) AS done (run, address)
 WHERE old.run = done.run AND old.address = done.address
 """
 _DURABLY = b"SELECT pg_catalog.set_config('synchronous_commit', 'on', true) WHERE pg_catalog.current_setting('synchronous_commit') = 'off'"
