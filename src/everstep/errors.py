@@ -34,6 +34,8 @@
     │   ├── StoreUnreachable E410  the server does not answer
     │   ├── LeftoverFiles   E411  files of another store lie where a store is to be created
     │   ├── ForeignWal      E412  the WAL beside the store belongs to another file
+    │   ├── UnsuitableEncoding E415  the database cannot hold every text
+    │   ├── HistoryChanged  E416  an events cursor belongs to a history that is gone
     │   └── SecondPath      E417  the store's file is reached by two paths
     ├── Damaged             E500  stored bytes are not what was saved
     │   ├── DamagedRecord   E501
@@ -389,6 +391,20 @@ class ForeignWal(StoreError):
 
     code = "E412"
     remedy = "Put the file back that the WAL belongs to, or move the WAL to another folder."
+
+
+class UnsuitableEncoding(StoreError):
+    """The encoding of the database cannot hold every text."""
+
+    code = "E415"
+    remedy = "Make a database in UTF8 and use it instead (createdb -E UTF8 -T template0 NAME)."
+
+
+class HistoryChanged(StoreError):
+    """The cursor of an event reader belongs to a history that this store does not have any more."""
+
+    code = "E416"
+    remedy = "Read all events again with store.events(after=0), and skip those that were handled before."
 
 
 class SecondPath(StoreError):

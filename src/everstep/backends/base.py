@@ -180,6 +180,12 @@ class Backend(Upkeep, Queues, Protocol):
         Refused with `LeaseHeld` while it is open for writing, with `Conflict` if it has moved on since `row`.
         """
 
+    def delete_many(self, rows: Sequence[RunRow]) -> set[bytes]:
+        """Delete those of the runs that are still as in their rows and that nobody holds, as `delete` does, in one transaction.
+
+        Gives their keys. Who has many to delete calls often, so that writers never wait long.
+        """
+
     def manifest(self) -> Manifest:
         """The manifest as recorded (not computed)."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TypeVar
 
 from everstep import clock as clocks
@@ -300,6 +301,14 @@ class MemoryBackend(NoOrders):
             data.last = None if data.last == row.id else data.last
             if all(other.row.family != row.family for other in data.runs.values()):
                 data.chunks = {key: frame for key, frame in data.chunks.items() if key[0] != row.family}
+
+    def delete_many(self, rows: Sequence[RunRow]) -> set[bytes]:
+        gone: set[bytes] = set()
+        for row in rows:
+            with suppress(Conflict, LeaseHeld, NotFound):
+                self.delete(row)
+                gone.add(row.key)
+        return gone
 
     def manifest(self) -> Manifest:
         data = self._open()

@@ -51,6 +51,10 @@ def translated(error: BaseException, url: str) -> BaseException:
 
 def _of_server(error: psycopg.Error, url: str) -> EverstepError:
     what = f"{url}: {said(error)}"
+    if "statement pooling mode" in what:
+        return StoreError(
+            what, remedy="Set pool_mode = transaction (or session) for this database in PgBouncer: a store needs transactions."
+        )
     if isinstance(error, _BUSY):
         return StoreBusy(what, remedy="Try again; if it stays so, look in pg_stat_activity for who holds locks or connections.")
     if isinstance(error, (pg.DiskFull, pg.OutOfMemory)):

@@ -19,6 +19,7 @@ from psycopg import sql
 from psycopg.rows import tuple_row
 
 from everstep.backends.postgres_connections import Address
+from everstep.backends.postgres_errors import translated
 from everstep.backends.transaction import ended, over, refuse_ends, refused
 
 _SECONDS = 600
@@ -125,8 +126,10 @@ class Lender:
         self._await_room()
         try:
             connection = self._begin()
-        except BaseException:
+        except BaseException as error:
             self._room.put(None)
+            if isinstance(error, psycopg.Error):
+                raise translated(error, self.address.url) from error
             raise
         connection.lent = True
         return connection

@@ -10,7 +10,7 @@ from typing import Any
 
 from everstep.backends.base import Query
 from everstep.backends.matching import fits_checkpoint, wanted_scalar
-from everstep.backends.postgres_connections import Readers
+from everstep.backends.postgres_readers import Readers
 from everstep.backends.postgres_rows import item, newest_run, record_from
 from everstep.records import Record, RunRow
 

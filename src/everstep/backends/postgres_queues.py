@@ -13,8 +13,9 @@ from typing import Any
 
 import psycopg
 
-from everstep.backends.postgres_connections import Address, Connection, Readers, execute
+from everstep.backends.postgres_connections import Address, Connection, execute
 from everstep.backends.postgres_leases import known_as, living
+from everstep.backends.postgres_readers import Readers
 from everstep.backends.postgres_rows import run_from
 from everstep.backends.queues import LIMITS, Claim, Claimed, Depth, Place, Task, gather
 from everstep.clock import clock

@@ -15,6 +15,7 @@ import psycopg
 
 from everstep.backends.base import Commit
 from everstep.backends.postgres_commit import NAMES, arguments, refusal
+from everstep.backends.postgres_connections import speak_utf8
 from everstep.backends.postgres_errors import said
 from everstep.backends.postgres_format import BUCKETS
 from everstep.backends.postgres_guard import MARK, Lender, own
@@ -51,8 +52,9 @@ class PostgresTransaction:
         if connection.closed or connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE:
             raise Undone(ended() if not connection.closed else psycopg.OperationalError("the connection was lost in the step"))
         values = arguments(commit, os.urandom(1)[0] % BUCKETS, again=False)
-        call = self._sql[NAMES[len(values)]].replace(b"SELECT code", f"SELECT current_setting('{MARK}', true), code".encode(), 1)
+        call = self._sql[NAMES[len(values)]].replace(b"SELECT code", f"SELECT pg_catalog.current_setting('{MARK}', true), code".encode(), 1)
         try:
+            speak_utf8(connection)
             mark, *answer = own(connection, call, values).fetchone() or ("",)
         except psycopg.Error as error:
             raise Undone(error) from error

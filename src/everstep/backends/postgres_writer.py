@@ -20,6 +20,7 @@ from everstep.backends import leading
 from everstep.backends.base import Commit, Done
 from everstep.backends.postgres_commit import ADVANCE, NAMES, arguments, refusal
 from everstep.backends.postgres_connections import Address, Connection, execute, is_direct
+from everstep.backends.postgres_diagnosis import explained
 from everstep.backends.postgres_errors import said, translated
 from everstep.backends.postgres_quick import Quick, usable
 from everstep.backends.postgres_rows import Values
@@ -202,6 +203,7 @@ class Writer(leading.Leaders[Work]):
     def _failed(self, group: list[Work], error: Exception) -> None:
         """The server refused the transaction and undid it. Of several, each is tried alone, so that only the culprit fails."""
         connection = self._connection
+        meaning = explained(error, self._address, connection)
         if connection is not None and (connection.closed or connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE):
             self._drop()
         if len(group) > 1 and not isinstance(error, (StoreClosed, StoreBusy)):
@@ -209,7 +211,7 @@ class Writer(leading.Leaders[Work]):
                 self._serve([work])
             return
         for work in group:
-            work.error = translated(error, self._address.url)
+            work.error = meaning
             said_by_operation = work.operation is not None and isinstance(error, EverstepError)
             if work.again and isinstance(work.error, EverstepError) and not said_by_operation:
                 work.error.written = "unknown"  # this try was undone; what became of the one before is not known

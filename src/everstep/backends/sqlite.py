@@ -35,7 +35,7 @@ from everstep.backends.sqlite_reader import Reader
 from everstep.backends.sqlite_transaction import Transaction
 from everstep.backends.sqlite_wal import GROW_BYTES, WalKeeper
 from everstep.backends.sqlite_writer import Writer
-from everstep.backends.upkeep import Census, Cut
+from everstep.backends.upkeep import Census, Cut, Gathered
 from everstep.clock import clock
 from everstep.errors import NotFound, StoreClosed
 from everstep.guard import inside, refuse_inside
@@ -177,6 +177,11 @@ class SqliteBackend(NoOrders):
         self._check_open()
         self._writer.call(self._leases.delete, row)
 
+    def delete_many(self, rows: Sequence[RunRow]) -> set[bytes]:
+        self._check_open()
+        gone: set[bytes] = self._writer.call(self._leases.delete_many, rows)
+        return gone
+
     def manifest(self) -> Manifest:
         self._check_open()
         return self._reader.manifest()
@@ -211,6 +216,15 @@ class SqliteBackend(NoOrders):
     def prune(self, cut: Cut) -> None:
         self._check_open()
         self._writer.call(Transaction.prune, cut)
+
+    def gather(self, page: Sequence[tuple[int, RunRow]], heads: bool) -> Gathered:
+        self._check_open()
+        if not heads:
+            return Gathered()
+        from everstep.backends import sqlite_gather
+
+        with self._reader.snapshot() as cursor:
+            return sqlite_gather.heads(cursor, page)
 
     def families(self) -> list[bytes]:
         self._check_open()

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
@@ -20,7 +21,7 @@ from everstep import system
 from everstep.backends.sqlite_paths import Place, place_of
 from everstep.backends.sqlite_rows import worker_from, worker_values
 from everstep.backends.sqlite_transaction import Transaction
-from everstep.errors import Conflict, LeaseHeld, NotFound
+from everstep.errors import Conflict, DamagedRun, LeaseHeld, NotFound
 from everstep.records import RunRow, Worker
 from everstep.shape import Shape, field
 
@@ -169,6 +170,17 @@ class Leases(Shape):
         if stored.check != row.check:
             raise Conflict(f"run {row.id!r} moved on since it was read; it was not deleted")
         transaction.remove(pk, stored)
+
+    def delete_many(self, transaction: Transaction, rows: Sequence[RunRow]) -> set[bytes]:
+        """Those that moved on or are held stay. What is refused is found out before anything of it is written."""
+        gone: set[bytes] = set()
+        for row in rows:
+            try:
+                self.delete(transaction, row)
+            except (Conflict, LeaseHeld, NotFound, DamagedRun):
+                continue
+            gone.add(row.key)
+        return gone
 
     def _refuse_if_held(self, transaction: Transaction, row: RunRow, host: str) -> None:
         if row.worker is None:

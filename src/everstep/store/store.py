@@ -178,6 +178,15 @@ class BaseStore:
         self.backend.delete(row)
         self._tell("after_delete", row.id)
 
+    def _remove_many(self, rows: Sequence[RunRow]) -> set[bytes]:
+        for row in rows:
+            self._tell("before_delete", row.id)
+        gone = self.backend.delete_many(rows)
+        for row in rows:
+            if row.key in gone:
+                self._tell("after_delete", row.id)
+        return gone
+
     def _tell(self, name: str, run: str, **data: Any) -> None:
         """Something happened; a store with a runtime has hooks for it."""
 
@@ -222,7 +231,7 @@ class BaseStore:
 
         After `seconds` it stops, and the next one goes on.
         """
-        return self._cleaner().clean(retention, dry_run, seconds, self._remove)
+        return self._cleaner().clean(retention, dry_run, seconds, self._remove_many)
 
     def set_retention(self, retention: Given, *, workflow: str | None = None, run: str | None = None) -> None:
         """Have the store remember what is kept: of every run, of those of a workflow, or of one run. None forgets it."""
@@ -261,10 +270,11 @@ class BaseStore:
 
         return list_gates(self.backend, find_run(self.backend, run_id))
 
-    def events(self, after: int = 0, run: str | None = None, limit: int = 1000) -> Page[Event]:
+    def events(self, after: int | str = 0, run: str | None = None, limit: int = 1000) -> Page[Event]:
         """What happened in the store beyond a position, in the order in which it was committed; the page's `next` is where to go on.
 
-        Any process may follow it. With `run`, only what happened to that run, by its own places.
+        Any process may follow it: keep `str(page.next)` and give it as `after`. If the store was restored from an older backup meanwhile, it
+        is refused with `HistoryChanged`. With `run`, only what happened to that run, by its own places.
         """
         from everstep.store.feed import events
 

@@ -77,6 +77,19 @@ class RunsSuite(Suite):
         backend.delete(fork)
         assert backend.families() == []
 
+    def test_many_runs_are_deleted_at_once_but_those_that_moved_on_or_are_held(self, backend: Backend) -> None:
+        rows = [self.create(backend, f"r{n}", checkpoints=1) for n in range(5)]
+        self.advance(backend, rows[1])
+        held = backend.acquire(rows[2].id, new_worker())
+        gone = backend.delete_many([*rows[:2], held, *rows[3:], new_run("ghost")])
+        assert gone == {rows[0].key, rows[3].key, rows[4].key}
+        assert [backend.run(row.id) is not None for row in rows] == [False, True, True, False, False]
+        assert {stone.id for stone in backend.tombstones()} == {"r0", "r3", "r4"}
+        census = backend.census()
+        assert (census.total, census.runs) == (census.found_total, census.found_runs)
+        assert backend.check() == []
+        assert backend.delete_many([]) == set()
+
     def test_a_run_that_moved_on_is_not_deleted(self, backend: Backend) -> None:
         old = self.create(backend)
         row = self.advance(backend, old)
