@@ -21,6 +21,7 @@ from everstep.backends.base import Query
 from everstep.backends.queues import START, Claimed
 from everstep.clock import clock
 from everstep.errors import (
+    Conflict,
     DefinitionChanged,
     EverstepError,
     Interrupted,
@@ -30,6 +31,7 @@ from everstep.errors import (
     NotFound,
     StoreClosed,
     StoreError,
+    TransactionUnknown,
     UnknownWorkflow,
     WorkerDied,
 )
@@ -52,6 +54,8 @@ LOOK_SECONDS = 1.0
 ORPHANS_SECONDS = 5.0
 MAX_DEATHS = 5
 _FORGET_SECONDS = 60.0
+_LONGEST_PAUSE = 60.0
+_GRACE_SECONDS = 5.0  # longer than the pause between two renewals of a lease
 
 Told = Callable[[dict[str, Any]], None]
 
@@ -113,8 +117,10 @@ class Worker:
         self._lock = threading.Lock()
         self._left: dict[str, float] = {}  # runs that cannot be driven here, and until when they are not asked for
         self._unfit: dict[str, str] = {}  # schedules that cannot be fired, and why
+        self._broken: dict[str, int] = {}  # runs under which the store failed, and how often in a row
         self._suspects = Suspects(max_deaths)
         self._looked = self._orphans = 0.0
+        self._lenient_until = 0.0  # after an outage: who could not renew a lease for so long is not taken for dead at once
         self._heard: int | None = None  # a signal that nobody was told of yet
 
     def run(self, until_idle: bool = False) -> None:
@@ -209,23 +215,29 @@ class Worker:
         signals.ear.set(self._ear)
         try:
             outcome = drive()
+            self._broken.pop(job.run, None)
             if outcome is not None:
                 self._settled(job, outcome)
         except (Interrupted, SystemExit) as error:  # the worker is to stop, or the whole program
             stopped = error if isinstance(error, Interrupted) else error.__cause__
             self._count("given_back", job, "given back", reason=getattr(stopped, "reason", None) or str(error))
-        except (LostLease, LeaseHeld, NotFound) as error:
+        except (LostLease, Conflict, LeaseHeld, NotFound) as error:
             self._count("lost", job, "lost", error=str(error))
         except (UnknownWorkflow, DefinitionChanged) as error:
             self._leave(job.run, error.message)
-        except StoreError as error:  # no fault of the run: whoever can reach the store goes on with it
-            self._left[job.run] = time.monotonic() + LOOK_SECONDS
-            self._count("given_back", job, "given back", reason=str(error))
+        except (StoreError, TransactionUnknown) as error:  # no fault of the run: any worker that reaches the store continues it
+            self._left[job.run] = time.monotonic() + self._pause_after(job.run)
+            self._count("given_back", job, "given back", reason=error.message, code=error.code)
         except BaseException as error:  # noqa: BLE001 - one attempt ends, not the worker
             self._leave(job.run, f"{type(error).__qualname__}: {error}")
         finally:
             self.jobs.pop(job.run, None)
             self._bell.ring()
+
+    def _pause_after(self, run: str) -> float:
+        """How long this worker leaves a run alone under which the store failed: longer each time, since each time costs a step."""
+        times = self._broken[run] = self._broken.get(run, 0) + 1
+        return min(_LONGEST_PAUSE, LOOK_SECONDS * 2.0 ** min(times - 1, 10))
 
     def _settled(self, job: Job, outcome: Outcome) -> None:
         name = outcome.status if outcome.status in ("succeeded", "failed", "waiting", "cancelled") else "given_back"
@@ -241,11 +253,11 @@ class Worker:
             if claimed.deaths >= self._max_deaths:
                 self._bury(row, claimed.deaths)
                 return None
-            return flows.finish(flows.take_up(self._store, claimed))
         except BaseException:
             with suppress(EverstepError):  # what cannot be given back now is made up for by the keeper
                 self._store.keeper.release(row)
             raise
+        return flows.finish(flows.take_up(self._store, claimed))
 
     def _bury(self, row: RunRow, deaths: int) -> None:
         """One worker after the other died with this run, and it did not get on: it is not tried again by itself."""
@@ -270,18 +282,21 @@ class Worker:
         now = time.monotonic()
         if now - self._looked < LOOK_SECONDS:
             return
+        if self._looked and now - self._looked > _GRACE_SECONDS:
+            self._lenient_until = now + _GRACE_SECONDS
         self._looked = now
         backend = self._store.backend
         for run in [run for run, until in self._left.items() if until < now]:
             del self._left[run]
-        freed = backend.free()
+        lenient = now < self._lenient_until
+        freed = 0 if lenient else backend.free()
         if freed:
             self._say("freed", runs=freed)
         self._give_back_unknown()
         self._fire()
         if self._recover:
             self._wake(pool)
-            if now - self._orphans >= ORPHANS_SECONDS:
+            if now - self._orphans >= ORPHANS_SECONDS and not lenient:
                 self._orphans = now
                 self._adopt(pool)
 
