@@ -10,11 +10,13 @@ import asyncio
 import random
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from contextvars import copy_context
 from typing import Any
 
 import everstep
 from everstep import Retry
+from everstep.errors import StoreUnreachable
 
 OPS = ("step", "retry", "keyed", "nested", "map", "child", "save", "now", "gate", "emit", "threads", "enqueue", "load")
 HANDLERS = ("none", "swallow", "bare", "wrap", "again", "finally", "group")
@@ -48,14 +50,17 @@ class Log:
 
 LOG: list[Log] = []
 STORE: list[everstep.Store] = []
+NOTICE: list[Callable[[], bool]] = []
 
 
 def work(label: str) -> str:
+    notice()
     return LOG[0].note(label)
 
 
 async def awork(label: str) -> str:
     await asyncio.sleep(0)
+    notice()
     return LOG[0].note(label)
 
 
@@ -89,7 +94,15 @@ def _load(label: str) -> str:
     return str(len(STORE[0].runs(prefix="never").__class__.__name__))
 
 
+def notice() -> None:
+    """What the thread that renews leases does in a longer outage: the writer finds its connection lost, so that the next commit is not even sent."""
+    if NOTICE and NOTICE[0]():
+        with suppress(StoreUnreachable):
+            STORE[0].backend.renew(STORE[0].keeper.worker)
+
+
 def act(op: str, label: str) -> Any:
+    notice()
     run = everstep.current()
     acts: dict[str, Callable[[], Any]] = {
         "step": lambda: run.step(label, work, label),
@@ -138,6 +151,7 @@ def handled(handler: str, call: Callable[[], Any]) -> Any:
 
 
 async def aact(op: str, label: str) -> Any:
+    notice()
     run = everstep.current()
     if op == "threads":
         async with asyncio.TaskGroup() as group:

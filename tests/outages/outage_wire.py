@@ -20,7 +20,7 @@ class Outage(Wire):
         super().__init__(url, folder, every=1)
 
     def arm(self, at: int, where: str, length: int) -> None:
-        """The server is gone at the message number `at` (a "request" or a "reply") from now on. 0: never, messages are only counted."""
+        """The server is gone at the message number `at` from now on: before this "request", before this "reply", or "after" it. 0: never, messages are only counted."""
         with self._change:
             self.seen, self.away, self.armed = 0, False, at > 0
             self._at, self._where, self._length = at, where, length
@@ -29,12 +29,12 @@ class Outage(Wire):
         with self._change:
             if self.away:
                 return True
-            if where != self._where:
+            if where != ("reply" if self._where == "after" else self._where):
                 return False
             self.seen += 1
             if self.armed and self.seen == self._at:
                 self.away, self.armed = True, False
-            return self.away
+            return self.away and self._where != "after"
 
     def _join(self, client: socket.socket) -> None:
         with self._change:

@@ -125,6 +125,11 @@ class Keeper:
         if row is not None and row.worker == self.worker.id and self._taken.get(run) != row.epoch:
             self._backend.release(row)
 
+    @property
+    def owes(self) -> bool:
+        """Whether leases are still to be given back."""
+        return bool(self._owed)
+
     def settle(self, run: str) -> None:
         """Give back now what is owed of a run, and before it what was owed earlier: a child run before its caller."""
         with self._lock:

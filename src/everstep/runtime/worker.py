@@ -31,6 +31,7 @@ from everstep.errors import (
     NotFound,
     StoreClosed,
     StoreError,
+    StoreFailed,
     TransactionUnknown,
     UnknownWorkflow,
     WorkerDied,
@@ -118,13 +119,17 @@ class Worker:
         self._left: dict[str, float] = {}  # runs that cannot be driven here, and until when they are not asked for
         self._unfit: dict[str, str] = {}  # schedules that cannot be fired, and why
         self._broken: dict[str, int] = {}  # runs under which the store failed, and how often in a row
+        self._hopeless: StoreFailed | None = None
         self._suspects = Suspects(max_deaths)
         self._looked = self._orphans = 0.0
         self._lenient_until = 0.0  # after an outage: who could not renew a lease for so long is not taken for dead at once
         self._heard: int | None = None  # a signal that nobody was told of yet
 
     def run(self, until_idle: bool = False) -> None:
-        """Work until somebody stops it; with `until_idle`, until nothing is left that could be done now or later without anybody's help."""
+        """Work until somebody stops it; with `until_idle`, until nothing is left that could be done now or later without anybody's help.
+
+        Raises StoreFailed when the disk failed under a SQLite store, which this process can then no longer write: open the store again.
+        """
         silence = self._store.backend.bell(self._bell.ring)
         restored = self._restore_places()
         about = {"restored": restored} if restored else {}
@@ -162,10 +167,19 @@ class Worker:
                 raise
             except EverstepError as error:  # the store may be back soon, and nothing is lost meanwhile
                 self._say("trouble", error=str(error), code=error.code)
+                self._end_if_hopeless(error)
                 self._bell.wait(LOOK_SECONDS)
             if not self.jobs and (self.stopping or (until_idle and not busy)):
-                return
+                break
             self._bell.wait(self._nap())
+        if self._hopeless is not None:
+            raise self._hopeless
+
+    def _end_if_hopeless(self, error: EverstepError) -> None:
+        """A store whose disk failed is written no more by this process: the worker drains and ends with that error, and whoever started it starts it again."""
+        if isinstance(error, StoreFailed) and error.lasting and self._hopeless is None:
+            self._hopeless = error
+            self.stop()
 
     def _work(self, pool: ThreadPoolExecutor) -> bool:
         """Look for work; gives whether there is any."""
@@ -182,9 +196,11 @@ class Worker:
 
     def _has_more(self) -> bool:
         """Whether something gets ready by itself that can be driven here."""
+        if self._store.keeper.owes:
+            return True  # runs that the store failed under, and that are not given back yet
         now, known = time.monotonic(), set(flows.known())
         for place in [place for queue in self.queues for place in self._store.backend.places(queue)]:
-            if place.ready is not None and self._left.get(place.run, 0.0) - now <= LOOK_SECONDS:
+            if place.ready is not None and (place.run in self._broken or self._left.get(place.run, 0.0) - now <= LOOK_SECONDS):
                 row = self._store.backend.run(place.run)
                 if row is not None and row.workflow in known:
                     return True
@@ -228,6 +244,7 @@ class Worker:
         except (StoreError, TransactionUnknown) as error:  # no fault of the run: any worker that reaches the store continues it
             self._left[job.run] = time.monotonic() + self._pause_after(job.run)
             self._count("given_back", job, "given back", reason=error.message, code=error.code)
+            self._end_if_hopeless(error)
         except BaseException as error:  # noqa: BLE001 - one attempt ends, not the worker
             self._leave(job.run, f"{type(error).__qualname__}: {error}")
         finally:
