@@ -87,7 +87,7 @@ def test_S5_a_worker_survives_a_disk_that_fails_for_a_moment_or_ends_with_a_code
     code, calls, _, said = Disk(tmp_path / "counted").work(0)
     assert (code, calls > 50) == (0, True), said
     rng, hit, ended = random.Random(5), 0, 0
-    moments = range(1, calls + 1) if DEEP else [calls // 3, *rng.sample(range(1, calls // 2), min(MOMENTS, calls // 2 - 1))]
+    moments = range(1, calls + 1) if DEEP else {calls // 3, *rng.sample(range(1, calls // 2), min(MOMENTS, calls // 2 - 1))}
     for call in moments:
         folder = tmp_path / f"at-{call}"
         folder.mkdir()
