@@ -22,6 +22,7 @@ from everstep.backends.queues import START, Claimed
 from everstep.clock import clock
 from everstep.errors import (
     Conflict,
+    Damaged,
     DefinitionChanged,
     EverstepError,
     Interrupted,
@@ -56,6 +57,7 @@ ORPHANS_SECONDS = 5.0
 MAX_DEATHS = 5
 _FORGET_SECONDS = 60.0
 _LONGEST_PAUSE = 60.0
+_READ_AGAIN = 3
 _GRACE_SECONDS = 5.0  # longer than the pause between two renewals of a lease
 
 Told = Callable[[dict[str, Any]], None]
@@ -242,19 +244,24 @@ class Worker:
         except (UnknownWorkflow, DefinitionChanged) as error:
             self._leave(job.run, error.message)
         except (StoreError, TransactionUnknown) as error:  # no fault of the run: any worker that reaches the store continues it
-            self._left[job.run] = time.monotonic() + self._pause_after(job.run)
-            self._count("given_back", job, "given back", reason=error.message, code=error.code)
+            self._put_off(job, error)
             self._end_if_hopeless(error)
+        except Damaged as error:  # a disk that fails for a moment is reported as damage, too: it is read again before the run is left alone
+            if self._broken.get(job.run, 0) >= _READ_AGAIN:
+                self._leave(job.run, f"{type(error).__qualname__}: {error}")
+            else:
+                self._put_off(job, error)
         except BaseException as error:  # noqa: BLE001 - one attempt ends, not the worker
             self._leave(job.run, f"{type(error).__qualname__}: {error}")
         finally:
             self.jobs.pop(job.run, None)
             self._bell.ring()
 
-    def _pause_after(self, run: str) -> float:
-        """How long this worker leaves a run alone under which the store failed: longer each time, since each time costs a step."""
-        times = self._broken[run] = self._broken.get(run, 0) + 1
-        return min(_LONGEST_PAUSE, LOOK_SECONDS * 2.0 ** min(times - 1, 10))
+    def _put_off(self, job: Job, error: EverstepError) -> None:
+        """Leave a run alone for a while under which the store failed: longer each time, since each time costs a step."""
+        times = self._broken[job.run] = self._broken.get(job.run, 0) + 1
+        self._left[job.run] = time.monotonic() + min(_LONGEST_PAUSE, LOOK_SECONDS * 2.0 ** min(times - 1, 10))
+        self._count("given_back", job, "given back", reason=error.message, code=error.code)
 
     def _settled(self, job: Job, outcome: Outcome) -> None:
         name = outcome.status if outcome.status in ("succeeded", "failed", "waiting", "cancelled") else "given_back"
@@ -369,6 +376,7 @@ class Worker:
 
     def _leave(self, run: str, reason: str) -> None:
         """A run that cannot be driven here is not asked for again for a while: another worker may know it."""
+        self._broken.pop(run, None)
         self._left[run] = time.monotonic() + _FORGET_SECONDS
         self._say("left", run=run, reason=reason)
 
