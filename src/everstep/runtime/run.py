@@ -19,7 +19,17 @@ from uuid import UUID, uuid4
 from everstep.backends.queues import START
 from everstep.clock import clock
 from everstep.codec.values import decode, encode
-from everstep.errors import AttemptLost, DamagedRecord, EverstepError, Interrupted, InvalidArgument, RunClosed, RunExists
+from everstep.errors import (
+    AttemptLost,
+    Conflict,
+    DamagedRecord,
+    EverstepError,
+    Interrupted,
+    InvalidArgument,
+    LostLease,
+    RunClosed,
+    RunExists,
+)
 from everstep.ids import check_id
 from everstep.records import Kind, Record, RunRow, Status
 from everstep.runtime import gates, playback, signals
@@ -511,7 +521,10 @@ class Run(Driver):
 
     def _tell_broken(self, failure: EverstepError, error: BaseException | None) -> None:
         """The store failed under this attempt; nothing was recorded of its end."""
-        if error is None:
+        told = self._durability == "sync" and isinstance(
+            failure, (LostLease, Conflict)
+        )  # the call that met it raised it; the run is another's now
+        if error is None and not told:
             raise failure
         if isinstance(error, Exception) and error is not failure:
             error.add_note(f"Run {self.id!r} was given back without an end, because the store failed: {failure.message}")
