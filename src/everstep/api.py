@@ -31,6 +31,7 @@ if TYPE_CHECKING:  # what drives runs is imported when a run is opened
     from everstep.runtime.schedules import Missed
     from everstep.runtime.schedules import Schedule as Scheduled
     from everstep.runtime.worker import Worker
+    from everstep.store.model import RunInfo
     from everstep.store.upkeep.cleanup import Schedule
     from everstep.store.upkeep.retention import Retention
 
@@ -233,6 +234,18 @@ class Store(Host):
         from everstep.runtime.resumable import can_resume
 
         return can_resume(self, run_id)
+
+    def failed_by(self, error: str, limit: int | None = None) -> list[RunInfo]:
+        """The failed runs whose error is of that class, or was caused by one; the oldest first: `store.failed_by("StoreUnreachable")`."""
+        from everstep.runtime import failures
+
+        return failures.failed_by(self, error, limit)
+
+    def resume_failed(self, error: str, limit: int | None = None) -> list[str]:
+        """Have all of them tried again from where they failed, by workers or by `wake`; gives their ids."""
+        from everstep.runtime import failures
+
+        return failures.resume_failed(self, error, limit)
 
     def answer(self, run_id: str, gate: str, value: Any, by: str | None = None, early: bool = False) -> None:
         """Answer a gate. The first answer stands; the run goes on with `resume` or `wake`.

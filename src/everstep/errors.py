@@ -57,6 +57,7 @@
     └── ExitInWorkflow      E612  a workflow tried to end its worker
     (BaseException)
     └── Suspended           E620  not an error: unwinds a program whose run stops here
+        ├── AttemptLost     E413  the store failed under this attempt; the run is given back
         ├── Waiting         E621  the run waits for an answer or for a time
         └── Interrupted     E622  a signal, a budget, a timeout or an operator stopped the run
 
@@ -296,6 +297,13 @@ class StoreError(EverstepError):
 
     code = "E400"
     remedy = "Look at the cause below; store.verify() tells whether the data is whole."
+    place: str | None = None
+    """Which store failed, by its url or by the path of its file; None where the error does not come from a backend."""
+
+    def of(self, place: str) -> StoreError:
+        """Note which store failed."""
+        self.place = place
+        return self
 
 
 class NotAStore(StoreError):
@@ -340,6 +348,8 @@ class StoreFailed(StoreError):
     code = "E405"
     remedy = "Check the disk, open the store again and look at the head before you go on."
     written: Written = "unknown"
+    lasting = False
+    """Whether this handle of the store writes no more, so that only opening the store again helps."""
 
 
 class StoreClosed(StoreError):
@@ -598,6 +608,17 @@ class Suspended(BaseException):
 
     def __str__(self) -> str:
         return f"{self.message} [{self.code}]\n{self.remedy}"
+
+
+class AttemptLost(Suspended):
+    """The store failed under this attempt. Nothing more of it is recorded; the run is given back and can be resumed."""
+
+    code = "E413"
+    remedy = "Let it pass. The run stays running and continues from its journal: a worker does that, or store.resume(run_id)."
+
+    def __init__(self, run: str, error: EverstepError):
+        self.run, self.error = run, error
+        super().__init__(f"the store failed while run {run!r} was driven, so this attempt ends: {error.message}")
 
 
 class Waiting(Suspended):

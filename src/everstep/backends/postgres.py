@@ -28,7 +28,7 @@ from everstep.backends import postgres_upkeep as upkeep
 from everstep.backends.base import MAX_SEQ, Commit, Done, Manifest, Query
 from everstep.backends.postgres_connections import Address, Connection, Rows, execute
 from everstep.backends.postgres_deletion import Deletion
-from everstep.backends.postgres_format import BUCKETS, prepare
+from everstep.backends.postgres_format import BUCKETS, prepare_within
 from everstep.backends.postgres_guard import Lender
 from everstep.backends.postgres_leases import Leases, living
 from everstep.backends.postgres_listing import list_checkpoints, list_runs
@@ -41,7 +41,6 @@ from everstep.backends.upkeep import Census, Cut, Gathered
 from everstep.errors import NotFound, StoreClosed
 from everstep.records import Base, Letter, Pruned, Record, RunRow, Tag, Tombstone, Worker
 
-PATIENCE_SECONDS = 15.0
 _LAST = 2**63 - 1
 
 
@@ -51,11 +50,19 @@ class PostgresBackend:
     durable = True
 
     def __init__(
-        self, url: str, schema: str | None = None, *, namespace: str | None = None, create: bool = True, patience: float = PATIENCE_SECONDS
+        self,
+        url: str,
+        schema: str | None = None,
+        *,
+        namespace: str | None = None,
+        create: bool = True,
+        patience: float | None = None,
+        wait: bool = False,
     ) -> None:
-        self._address = Address(url, schema, namespace)
+        self._address = Address(url, schema, namespace, patience)
+        patience = self._address.patience
         self.url = self._address.url
-        self._readers = Readers(self._address, patience, prepare(self._address, create))
+        self._readers = Readers(self._address, patience, prepare_within(self._address, create, patience if wait else 0.0))
         self._writer = Writer(self._address, os.urandom(1)[0] % BUCKETS, patience)
         self._claims = Writer(
             self._address, (self._writer.bucket + 1) % BUCKETS, patience

@@ -24,7 +24,8 @@ Rows = list[tuple[Any, ...]]
 LOCK_SECONDS = 10
 _WRITE_SECONDS, _READ_SECONDS = 30, 600
 _DEFAULT = "everstep"
-_OURS = ("schema", "namespace")
+_OURS = ("schema", "namespace", "patience")
+PATIENCE_SECONDS = 15.0
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 _NAMESPACE = re.compile(r"[a-z0-9][a-z0-9_-]{0,49}")
 _DEFAULTS = {
@@ -51,11 +52,12 @@ _ON_SERVER = {
 class Address:
     """Where a store is: what to connect to, which schema it has, and how it is called without its password."""
 
-    def __init__(self, url: str, schema: str | None = None, namespace: str | None = None):
+    def __init__(self, url: str, schema: str | None = None, namespace: str | None = None, patience: float | None = None):
         parts = urlsplit(url)
         asked = parse_qsl(parts.query, keep_blank_values=True)
         schema, namespace = _agreed("schema", asked, schema), _agreed("namespace", asked, namespace)
         self.schema = _schema(schema, namespace)
+        self.patience = _seconds(patience if patience is not None else dict(asked).get("patience", PATIENCE_SECONDS))
         user, at, host = parts.netloc.rpartition("@")
         self._conninfo = _joined(parts.netloc, parts.path, [(name, value) for name, value in asked if name not in _OURS])
         shown = [(name, value) for name, value in asked if name not in ("password", "sslpassword", *_OURS)]
@@ -95,6 +97,16 @@ class Address:
     def fill(self, text: str) -> str:
         filled = text.replace("{schema}", f'"{self.schema}"').replace("{lock_timeout}", f"{LOCK_SECONDS}s")
         return filled.replace("{channel}", f"'{self.channel}'")
+
+
+def _seconds(patience: Any) -> float:
+    try:
+        seconds = float(patience)
+    except (TypeError, ValueError):
+        seconds = -1.0
+    if not 0 <= seconds <= 86_400:
+        raise InvalidArgument(f"patience must be a number of seconds from 0 to 86,400, got {patience!r:.60}")
+    return seconds
 
 
 def _agreed(name: str, asked: list[tuple[str, str]], given: str | None) -> str | None:

@@ -46,7 +46,7 @@ def translated(error: BaseException, url: str) -> BaseException:
         return error
     made = _of_server(error, url)
     made.__cause__ = error
-    return made
+    return made.of(url) if isinstance(made, StoreError) else made
 
 
 def _of_server(error: psycopg.Error, url: str) -> EverstepError:

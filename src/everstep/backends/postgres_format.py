@@ -18,6 +18,7 @@ The functions of sql/pg/functions.sql and sql/pg/queues.sql are what a commit an
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
 
 import psycopg
@@ -27,11 +28,12 @@ from everstep.backends import queries
 from everstep.backends.postgres_connections import Address, Connection, execute, refuse_encoding
 from everstep.backends.postgres_diagnosis import explained, refuse_broken
 from everstep.backends.postgres_errors import translated
-from everstep.errors import InvalidArgument, NewerFormat, NotAStore, StoreError
+from everstep.errors import InvalidArgument, NewerFormat, NotAStore, StoreError, StoreUnreachable
 
 FORMAT = 1
 MISSING = "Check the database and the schema in the URL; `everstep migrate` makes the tables, as does opening it without create=False."
 BUCKETS = 64
+_PAUSE = 0.2
 _OLDEST = 130000
 _FORBIDDEN = (pg.InsufficientPrivilege, pg.ReadOnlySqlTransaction)
 _STEPS = {1: "pg/0001_schema"}  # the script that leads to each format from the one before
@@ -55,6 +57,18 @@ def formats_of(url: str) -> tuple[int, int]:
             return version_of(connection, address), FORMAT
         except psycopg.Error as error:
             raise translated(error, address.url) from error
+
+
+def prepare_within(address: Address, create: bool, seconds: float) -> Connection:
+    """The same, and try again for so long while the server does not answer. A server that refuses is not asked again."""
+    limit = time.monotonic() + seconds
+    while True:
+        try:
+            return prepare(address, create)
+        except StoreUnreachable:
+            if time.monotonic() >= limit:
+                raise
+        time.sleep(_PAUSE)
 
 
 def prepare(address: Address, create: bool) -> Connection:

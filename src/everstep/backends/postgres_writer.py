@@ -222,7 +222,7 @@ class Writer(leading.Leaders[Work]):
             what = f"{self._address.url}: {error.message if isinstance(error, EverstepError) else said(error)}"
             failure = StoreUnreachable(what, written="unknown" if work.again else "no")
             failure.__cause__ = error
-            work.error = failure
+            work.error = failure.of(self._address.url)
             work.settled = True
 
     def close(self, last: Operation) -> None:

@@ -17,7 +17,7 @@ from everstep.backends import leading
 from everstep.backends.base import Done
 from everstep.backends.sqlite_errors import is_full, write_error
 from everstep.backends.sqlite_transaction import Transaction
-from everstep.errors import EverstepError, StoreBusy, StoreClosed, StoreFailed, StoreFull
+from everstep.errors import EverstepError, StoreBusy, StoreClosed, StoreError, StoreFailed, StoreFull
 from everstep.guard import enter, interrupts
 from everstep.nudge import Nudge
 
@@ -34,6 +34,11 @@ class Work(leading.Work):
         super().__init__(done)
         self.operation = operation
         self.argument = argument
+
+
+def _lasting(failure: StoreFailed) -> StoreFailed:
+    failure.lasting = True
+    return failure
 
 
 class Writer(leading.Leaders[Work]):
@@ -149,7 +154,7 @@ class Writer(leading.Leaders[Work]):
         if self._closed:
             raise StoreClosed(f"the store {self._path} is closed")
         if self._failure is not None:
-            raise StoreFailed(f"{self._path} is not written any more: {self._failure}", written="no")
+            raise _lasting(StoreFailed(f"{self._path} is not written any more: {self._failure}", written="no"))
         if self._transaction is None:
             self._transaction = Transaction(self._connect())
         return self._transaction
@@ -170,13 +175,13 @@ class Writer(leading.Leaders[Work]):
 
     def _failed_at_commit(self, batch: Sequence[Work], transaction: Transaction, error: Exception) -> None:
         """A full disk is known to have written nothing. Anything else at COMMIT, above all an fsync, leaves it open."""
-        failure: EverstepError
+        failure: StoreError
         if is_full(error, transaction.connection.system_errno):
             failure = StoreFull(f"no space is left for {self._path}: nothing of this save was written")
         else:
             self.poison(f"the disk reported an error at COMMIT ({error})")
-            failure = StoreFailed(f"{self._path}: {self._failure}; whether the save is there is unknown", written="unknown")
-        failure.__cause__ = error
+            failure = _lasting(StoreFailed(f"{self._path}: {self._failure}; whether the save is there is unknown", written="unknown"))
+        failure.of(self._path).__cause__ = error
         self._take_back()
         for work in batch:
             if work.error is None:

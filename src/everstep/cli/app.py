@@ -84,6 +84,8 @@ class App:
         if self.configured is not None and not self.configured["enabled"] and not create:
             origin = self.configured.values["enabled"].origin
             raise StoreError(f"Everstep is disabled here: enabled = false ({origin})", remedy="Set enabled = true to use the store.")
+        if driving and is_database(self.place):
+            more["wait"] = True  # a worker is often started together with its server
         try:
             store = self._open(create, driving, more)
         except NotAStore as error:

@@ -10,15 +10,18 @@ import asyncio
 import inspect
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from everstep.backends.base import Commit
 from everstep.clock import clock
+from everstep.errors import AttemptLost
 from everstep.runtime import abandoned, gates, owner, signals
 from everstep.runtime.asteps import adrive
 from everstep.runtime.offload import offload
+from everstep.runtime.recorder import TROUBLE
 from everstep.runtime.run import Run, options_of
 from everstep.runtime.step_options import ABSENT
 from everstep.runtime.steps import Ticket, begin
@@ -48,6 +51,8 @@ class _Bridge:
                 self._loop.call_soon_threadsafe(self._deliver)
             except BaseException:
                 self._asked = False
+                if self._loop.is_closed():
+                    return  # the tasks were cancelled, and nobody hears what became of their commits
                 raise
 
     def _deliver(self) -> None:
@@ -84,6 +89,8 @@ class _Save:
             self._over = True
             if error is not None:
                 self._run._undo(self._commit, error)
+                with suppress(AttemptLost):  # also where the task has been cancelled and hears nothing of it
+                    self._run._met(error)
         if self.future.done():
             return
         if error is None:
@@ -180,7 +187,11 @@ class AsyncRun:
         future = asyncio.get_running_loop().create_future()
         bridge = _bridge()
         commit = run._commit(build, lambda made: run._store.backend.submit(made, _Save(run, made, bridge, future).done))
-        await future
+        try:
+            await future
+        except TROUBLE as error:
+            run._met(error)
+            raise
         return commit
 
     def step(
@@ -215,8 +226,8 @@ class AsyncRun:
         due = run._due(ticket, error)
         try:
             commit = await self._commit(lambda: run._step_commit(ticket, due))
-        except BaseException:
-            run._flight.pop(ticket.address, None)
+        except BaseException as trouble:
+            run._not_recorded(ticket, trouble)
             raise
         run._after_step(ticket, error, commit)
 

@@ -42,8 +42,10 @@ async def _adrive(ticket: Ticket, handle: Any) -> Any:
         try:
             result = await attempt(ticket, handle)
         except Unrecorded as trouble:
+            run._not_recorded(ticket, trouble.error)
             raise trouble.error  # noqa: B904 - it has its own cause
         except Exception as error:
+            run._refuse_trouble(error)
             delay = failed(ticket, error)
             await handle._write_step(ticket, error)
             if delay is None:

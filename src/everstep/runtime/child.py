@@ -17,6 +17,7 @@ from everstep.records import CHILD, RunRow, Status
 from everstep.runtime.context import Frame, frame
 from everstep.runtime.host import Host
 from everstep.runtime.outcome import Outcome
+from everstep.runtime.recorder import TROUBLE
 from everstep.runtime.steps import mark
 from everstep.runtime.workflow import Workflow, as_stored, beginning, digest_of, refuse_other, resume, start
 
@@ -29,6 +30,9 @@ def child_of(flow: Workflow, here: Frame) -> Callable[..., Any]:
             outcome = _child(flow, args, kwargs)
         except LeaseHeld as error:
             raise held(error) from error
+        except TROUBLE as error:  # the child was given back, and so is its caller
+            here.run._met(error, step=True)
+            raise
         return settle(outcome)
 
     async def adrive(*args: Any, **kwargs: Any) -> Any:
@@ -37,6 +41,9 @@ def child_of(flow: Workflow, here: Frame) -> Callable[..., Any]:
             outcome = await attempt if inspect.isawaitable(attempt) else attempt
         except LeaseHeld as error:
             raise held(error) from error
+        except TROUBLE as error:
+            here.run._met(error, step=True)
+            raise
         return settle(outcome)
 
     def held(error: LeaseHeld) -> Waiting:

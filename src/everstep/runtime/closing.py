@@ -22,12 +22,8 @@ _EMPTY = b"\x90"
 
 def end(run: Run, ending: Ending) -> Checkpoint | None:
     """The last checkpoint, the status and the lease, in one commit."""
-    if run._failure is None or run._durability == "async":
-        run._catch_up()
+    run._catch_up()
     row, saver = run._open()
-    if run._failure is not None:
-        run._keeper.release(row)
-        return None
     if run._stale:
         saver.lost()
     _find_base(run, row)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from everstep.backends.base import Commit
 from everstep.clock import clock
 from everstep.codec.frame import unwrap
 from everstep.codec.values import decode, encode
-from everstep.errors import Interrupted, StepTimeout, StoreClosed, Suspended, Waiting
+from everstep.errors import AttemptLost, Interrupted, StepTimeout, StoreClosed, StoreError, Suspended, Waiting
 from everstep.guard import WRITER, Guard
 from everstep.nudge import Nudge
 from everstep.records import Kind, Letter, Record, RunRow
@@ -25,7 +26,7 @@ from everstep.runtime.mode import Mode
 from everstep.runtime.owner import within
 from everstep.runtime.playback import Playback
 from everstep.runtime.policy import Policy, manual
-from everstep.runtime.recorder import Durability, Recorder
+from everstep.runtime.recorder import TROUBLE, Durability, Recorder
 from everstep.runtime.report import Difference, Report
 from everstep.runtime.steps import Ticket, Turn
 from everstep.runtime.ticker import Ticker
@@ -50,6 +51,7 @@ class Driver(Recorder):
     def __init__(self, store: BaseStore, durability: Durability, mode: Mode, worker: str):
         super().__init__(store, durability)
         self._mode = mode
+        self._replays = mode.workflow
         self._hooks = mode.hooks
         self._ear = signals.ear.get()
         self._dry = mode.replay == "validate"
@@ -109,11 +111,43 @@ class Driver(Recorder):
         found = self._played.entries.get(address)
         if found is None and "@" in address:
             if self._keyed is None:  # what came later is remembered, and may not be stored yet
-                self._keyed = playback.keyed(self._store.backend, self._opened or self._open()[0])
+                self._keyed = self._read_keyed()
             found = self._keyed.get(address)
         if found is not None:
             self._asked.add(address)
         return found
+
+    def _read_keyed(self) -> dict[str, Recorded]:
+        try:
+            return playback.keyed(self._store.backend, self._opened or self._open()[0])
+        except TROUBLE as error:
+            self._met(error, step=True)
+            raise
+
+    def _loaded(self, body: list[Any]) -> Any:
+        """The recorded result of a step."""
+        try:
+            return load_result(self._store.backend, self._family, body[4], body[5])
+        except TROUBLE as error:
+            self._met(error, step=True)
+            raise
+
+    def _refuse_trouble(self, error: Exception) -> None:
+        """The function of a step raised this. If the store failed under it, the step did not fail: the attempt ends, and no retry is used up."""
+        self._refuse_broken()
+        from everstep.runtime.trouble import trouble_in
+
+        found = trouble_in(error, self._store.backend.url)
+        if found is not None:
+            self._met(found, step=True)
+            raise found
+
+    def _not_recorded(self, ticket: Ticket, error: BaseException) -> None:
+        """Before an error is raised: the end of a step could not be recorded."""
+        self._flight.pop(ticket.address, None)
+        if isinstance(error, (*TROUBLE, AttemptLost)):
+            self._unwritten.add(ticket.address)
+        self._met(error, step=True)
 
     def _kept(self, address: str, body: list[Any]) -> None:
         report = self._report
@@ -189,7 +223,7 @@ class Driver(Recorder):
             shown = type(now).__qualname__ if isinstance(now, BaseException) else "a result"
             same = isinstance(now, BaseException) and body[0] != SUCCEEDED and str((body[6] or {}).get("type")).endswith(shown)
         else:
-            before = load_result(self._store.backend, self._family, body[4], body[5])
+            before = self._loaded(body)
             recorded, shown = f"{before!r:.200}", f"{now!r:.200}"
             mask = self._mask
             kept = now if mask is None else mask(now, f"result of {ticket.address}")
@@ -223,8 +257,8 @@ class Driver(Recorder):
             if waiter is not None:
                 waiter.wait()
         except BaseException as trouble:
-            self._flight.pop(ticket.address, None)
             self._take_back(commit, before, trouble)
+            self._not_recorded(ticket, trouble)
             raise
         return commit
 
@@ -275,7 +309,7 @@ class Driver(Recorder):
             return self._note()
 
         if self._post_came(self._commit(build)):
-            self._look_at_letters()
+            self._look_for_letters()
 
     def flush(self) -> None:
         """Return when all that was recorded up to now is durable, events and drawn values too; raise if something could not be made so."""
@@ -295,7 +329,7 @@ class Driver(Recorder):
         if commit.run.checkpoints != (commit.was.checkpoints if commit.was else 0):
             self._made(commit)
         elif self._post_came(commit):
-            self._look_at_letters()
+            self._look_for_letters()
         if self._hooks.wanted("after_step") or (error is not None and self._hooks.wanted("error")):
             status = "failed" if error else "succeeded"
             self._fire("after_step", step=ticket.address, status=status, attempt=ticket.attempt, tokens=ticket.tokens, cost=ticket.cost)
@@ -356,7 +390,7 @@ class Driver(Recorder):
     def _listen(self) -> None:
         """While the run waits in this process: whether a signal has come, and every second whether an operator has written."""
         if time.monotonic() - self._looked_at > 1.0:
-            self._look_at_letters()
+            self._look_for_letters()
         self._boundary()
 
     def _chance(self) -> float:
@@ -366,6 +400,7 @@ class Driver(Recorder):
 
     def _boundary(self) -> None:
         """Between steps: whether somebody or something wants the run to stop."""
+        self._refuse_broken()
         found = signals.seen(self)
         if found is not None:
             raise Interrupted(self.id, f"signal {found[0]}", found[1])
@@ -393,6 +428,11 @@ class Driver(Recorder):
         """Whether there are more or fewer letters than were looked at. A commit that is on its way cannot tell: the last one that was made does."""
         heard = commit.waiting if self._durability == "sync" else self._heard
         return heard is not None and heard != self._letters_known
+
+    def _look_for_letters(self) -> None:
+        """After a commit, or while the run waits: letters that cannot be read now are read later. The next commit meets the same trouble and reports it."""
+        with suppress(StoreError):
+            self._look_at_letters()
 
     def _look_at_letters(self) -> None:
         row = self._open()[0]
@@ -439,7 +479,7 @@ class Driver(Recorder):
         if asked_for(record.meta):
             self._base = record.number
         if self._post_came(commit):
-            self._look_at_letters()
+            self._look_for_letters()
         self._fire("after_checkpoint", checkpoint=made)
         return made
 

@@ -22,6 +22,7 @@ from everstep.runtime.child import child_id
 from everstep.runtime.context import Frame, frame
 from everstep.runtime.host import Host
 from everstep.runtime.outcome import Outcome, recorded
+from everstep.runtime.recorder import TROUBLE
 from everstep.runtime.run import Run
 from everstep.shape import Shape, field
 from everstep.store.model import when
@@ -107,7 +108,12 @@ def _as_step(store: Host, order: Order, id: str | None, here: Frame) -> Enqueued
         inside = frame.get()
         assert inside is not None
         assert inside.ticket is not None
-        made = place(store, order, child_id(inside.run.id, inside.ticket.address) if id is None else check_id(id))
+        try:
+            made = place(store, order, child_id(inside.run.id, inside.ticket.address) if id is None else check_id(id))
+        except TROUBLE as error:
+            if store is inside.run._store:
+                inside.run._met(error, step=True)
+            raise
         return made.id, made.new
 
     run, new = here.run._called(f"enqueue:{order.name}", enqueue, (order.about["input_digest"],), {})

@@ -18,6 +18,7 @@ from everstep.errors import DamagedFrame, DamagedRun, GateTimeout, Interrupted, 
 from everstep.records import Letter, RunRow
 from everstep.runtime import schema as shapes
 from everstep.runtime.context import current
+from everstep.runtime.recorder import TROUBLE
 from everstep.runtime.step_options import check_name
 from everstep.store.journal import FAILED, RUNNING, SUCCEEDED, pack_body
 from everstep.store.query import to_us
@@ -113,8 +114,7 @@ def decide(run: Driver, address: str, question: str | None, shape: Any, timeout:
     deadline = asked.body[2] if asked is not None else now + int(timeout * 1e6) if timeout is not None else None
     letter = _letter(run, address, shape)
     if letter is None and deadline is not None and now >= deadline:
-        run._store.backend.post(_expired(run, address, default), run.id)  # the first answer wins, and this may not be it
-        run._look_at_letters()
+        _say_expired(run, address, default)
         letter = _letter(run, address, None)
     if letter is not None:
         said = _said(letter)
@@ -122,6 +122,16 @@ def decide(run: Driver, address: str, question: str | None, shape: Any, timeout:
     _put_question(run, address, question, shape, deadline, default, asked is not None)
     run._waits[address] = waiting = Waiting(run.id, f"an answer at gate {address!r}", deadline)
     raise waiting
+
+
+def _say_expired(run: Driver, address: str, default: Any) -> None:
+    """Nobody answered in time. The first answer wins, and this may not be it."""
+    try:
+        run._store.backend.post(_expired(run, address, default), run.id)
+        run._look_at_letters()
+    except TROUBLE as error:
+        run._met(error)
+        raise
 
 
 def _letter(run: Driver, address: str, shape: Any) -> Letter | None:

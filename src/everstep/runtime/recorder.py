@@ -14,7 +14,18 @@ from typing import Any, Literal, cast
 
 from everstep.backends.base import Commit
 from everstep.codec.frame import unwrap
-from everstep.errors import Conflict, EverstepError, InvalidArgument, LostLease, Reentered, RunBusy, RunClosed
+from everstep.errors import (
+    AttemptLost,
+    Conflict,
+    EverstepError,
+    InvalidArgument,
+    LostLease,
+    Reentered,
+    RunBusy,
+    RunClosed,
+    StoreError,
+    TransactionUnknown,
+)
 from everstep.guard import RUN, Guard, interrupts
 from everstep.records import Kind, Letter, Record, RunRow
 from everstep.runtime.underway import Underway
@@ -29,18 +40,22 @@ Durability = Literal["sync", "async", "exit"]
 MOST_BEHIND = 64
 MOST_KEPT = 1000
 _CHECKPOINT, _STEP = Kind.CHECKPOINT.value, Kind.STEP.value
+TROUBLE = (StoreError, LostLease, Conflict, TransactionUnknown)
+"""Errors of the store itself. No failure of a run is made of them, whatever its program does with them."""
 _WORDS = frozenset({Kind.GATE.value, Kind.ANSWER.value, Kind.TIMER.value, Kind.EVENT.value})
 
 
 class Recorder:
-    """The writing half of a run."""
+    """The writing half of a run. `_replays`: its program is run again from its beginning, so that an attempt can be given up at any call."""
+
+    _replays = False
 
     def __init__(self, store: BaseStore, durability: Durability):
         self._store = store
         self._durability = check_durability(durability)
         self._row: RunRow | None = None
         self._saver: Saver | None = None
-        self._failure: EverstepError | None = None
+        self._failure: EverstepError | None = None  # the store failed under this attempt: it records nothing more, not even its end
         self._behind: deque[Commit] = deque()
         self._underway = Underway()
         self._user: int | None = None  # the thread that is building a checkpoint
@@ -61,12 +76,30 @@ class Recorder:
         self._read: list[str] = []
         self._outgoing: list[Letter] = []
         self._heard: int | None = None  # how many letters there were when a commit on its way was made
+        self._trouble: EverstepError | None = None  # the newest error of the store that the program was told
+        self._unwritten: set[str] = set()  # steps that ran and whose end could not be recorded
         self._stale = False  # a checkpoint was made that the live state's account of its changes knows nothing of
 
     def _open(self) -> tuple[RunRow, Saver]:
         if self._row is None or self._saver is None:
             raise RunClosed("the run is not open", remedy="Use it inside its block: with store.run(id) as run: ...")
         return self._row, self._saver
+
+    def _refuse_broken(self) -> None:
+        """Raise what ended this attempt, if anything did. A workflow must not be able to take that for an error of its own."""
+        if self._failure is not None:
+            raise AttemptLost(self.id, self._failure) if self._replays else self._failure
+
+    def _met(self, error: BaseException, step: bool = False) -> None:
+        """Before an error is raised that a commit or a read of this run met: the store's own trouble ends the attempt of a workflow, which is
+        told by AttemptLost. In a loop of one's own it does so after a `step`, whose result is missing; a checkpoint can be saved again."""
+        if not isinstance(error, TROUBLE):
+            return
+        self._trouble = error
+        if step or self._replays:
+            self._failure = self._failure or error
+        if self._replays:
+            raise AttemptLost(self.id, self._failure or error) from error
 
     def _error_body(self, error: BaseException) -> dict[str, Any]:
         """What is kept of an error in this store."""
@@ -85,8 +118,7 @@ class Recorder:
         try:
             self._user = get_ident()
             row, saver = self._open()
-            if self._failure is not None:
-                raise self._failure
+            self._refuse_broken()
             mask = self._mask
             if mask is not None:
                 note, meta = mask.text(note), mask.meta(meta)
@@ -136,7 +168,7 @@ class Recorder:
             self._read[:0] = commit.read
             self._outgoing[:0] = commit.letters
             if isinstance(error, EverstepError) and (error.written != "no" or isinstance(error, (LostLease, Conflict))):
-                self._failure = error  # fenced, or the disk failed: this handle writes no more
+                self._failure = self._failure or error  # fenced, or the disk failed: this handle writes no more
 
     def _happened(self, commit: Commit) -> bool:
         """Settle an unknown outcome: the check of the row tells this commit from any other."""
@@ -160,6 +192,7 @@ class Recorder:
                 (hand_over or self._durable)(commit)
             except BaseException as error:
                 self._take_back(commit, before, error)
+                self._met(error)
                 raise
         return commit
 
@@ -212,18 +245,17 @@ class Recorder:
                 self._store.backend.commit(joined)
             except BaseException as error:
                 if _is_answer(error) or not self._happened(joined):
+                    self._met(error)
                     raise
             self._behind.clear()
             self._heard = joined.waiting
         self._underway.wait(0)
-        if self._failure is not None:
-            raise self._failure
+        self._refuse_broken()
 
     def _note(self) -> Commit:
         """A commit of journal entries alone."""
         row, _ = self._open()
-        if self._failure is not None:
-            raise self._failure
+        self._refuse_broken()
         chain = Chain(self._store.framer, row, row)
         chain.entries(self._entries)
         commit = chain.commit()

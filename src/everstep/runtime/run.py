@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import datetime
 from threading import get_ident
 from types import TracebackType
@@ -19,7 +19,17 @@ from uuid import UUID, uuid4
 from everstep.backends.queues import START
 from everstep.clock import clock
 from everstep.codec.values import decode, encode
-from everstep.errors import DamagedRecord, EverstepError, Interrupted, InvalidArgument, RunClosed, RunExists
+from everstep.errors import (
+    AttemptLost,
+    Conflict,
+    DamagedRecord,
+    EverstepError,
+    Interrupted,
+    InvalidArgument,
+    LostLease,
+    RunClosed,
+    RunExists,
+)
 from everstep.guard import inside
 from everstep.ids import check_id
 from everstep.records import Kind, Record, RunRow, Status
@@ -28,10 +38,11 @@ from everstep.runtime.closing import end
 from everstep.runtime.context import opened
 from everstep.runtime.driver import Driver, republish, told
 from everstep.runtime.ending import Ending, add_loose, ending_of, stopped_by, tell_caller
+from everstep.runtime.giving_back import give_back, give_back_unopened
 from everstep.runtime.lease import Keeper
 from everstep.runtime.mode import Mode
 from everstep.runtime.playback import Playback
-from everstep.runtime.recorder import Durability
+from everstep.runtime.recorder import TROUBLE, Durability
 from everstep.runtime.step_options import ABSENT, check_name
 from everstep.runtime.steps import Ticket, begin, call, value_body
 from everstep.snapshot.saver import Saver
@@ -91,7 +102,10 @@ class Run(Driver):
         if self._saver is not None:
             raise InvalidArgument(f"run {self.id!r} is open already")
         self._reset()
-        self._take()
+        try:
+            self._take()
+        except AttemptLost as lost:
+            raise lost.error from lost  # no code of the program has run that could take it for its own
         opened(1)
 
     def _take(self) -> None:
@@ -140,10 +154,10 @@ class Run(Driver):
     def _given_back_on_error(self, row: RunRow) -> Iterator[None]:
         try:
             yield
-        except BaseException:
+        except BaseException as error:
             self._saver = None
             self._keeper.released()
-            self._give_back(row)
+            give_back_unopened(self, row, error)
             raise
 
     def _refuse_overtaken(self, row: RunRow) -> None:
@@ -160,16 +174,6 @@ class Run(Driver):
         about = self._mode.about
         if about and any(about[name] != said.get(name) for name in ("workflow", "input_digest")):
             raise RunExists(f"run {row.id!r} was started with another workflow or input at the same time")
-
-    def _give_back(self, row: RunRow) -> None:
-        """Let go of a run that could not be opened. That its last driver died must not be forgotten with that."""
-        if self._unsure:
-            chain = Chain(self._store.framer, row, row)
-            chain.entries([playback.taken_over()])
-            with suppress(EverstepError):  # best effort: otherwise it is only given back
-                self._store.backend.commit(chain.commit(worker=None, since=0))
-                return
-        self._keeper.release(row)
 
     def _ready(self, row: RunRow, state: Any, fresh: Playback | None = None) -> None:
         backend = self._store.backend
@@ -283,6 +287,7 @@ class Run(Driver):
                 self._durable(commit)
             except BaseException as error:
                 self._take_back(commit, before, error)
+                self._met(error)
                 raise
         return self._made(commit)
 
@@ -290,6 +295,13 @@ class Run(Driver):
         """A workflow that is played back makes no checkpoint twice: the recorded one, if there is one for this call."""
         if not self._mode.workflow:
             return None
+        try:
+            return self._find_save(state)
+        except TROUBLE as error:
+            self._met(error)
+            raise
+
+    def _find_save(self, state: Any) -> Checkpoint | None:
         played, place = self._played, self._saves
         self._saves += 1
         if state is not None and (self._dry or place < played.skip_saves):
@@ -390,7 +402,7 @@ class Run(Driver):
         found = self._recorded(address)
         if found is not None:
             try:
-                return made(load_result(self._store.backend, self._family, found.body[4], found.body[5]))
+                return made(self._loaded(found.body))
             except (AttributeError, OSError, OverflowError, TypeError, ValueError) as error:
                 raise DamagedRecord(self.id, found.record.seq, f"it is no value of {address}") from error
         value = draw()
@@ -466,10 +478,15 @@ class Run(Driver):
     def _leave(self, error: BaseException | None) -> None:
         """Record how the run ended; an error of the program goes before one of ours."""
         error = stopped_by(error) or next(iter(self._waits.values()), None)
+        self._notice_trouble(error)
         if self._ticker is not None:
             self._ticker.stop()  # nobody else commits from here on
         try:
             if self._dry:
+                return
+            if self._failure is not None:
+                give_back(self)
+                self._tell_broken(self._failure, error)
                 return
             ending = ending_of(self, error)
             tell_caller(self, ending)
@@ -484,8 +501,7 @@ class Run(Driver):
             if made is not None:
                 self._fire("after_checkpoint", checkpoint=made)
         except BaseException as trouble:
-            with suppress(EverstepError):  # best effort: the keeper makes up for it
-                self._keeper.release(self._open()[0])
+            give_back(self, trouble)
             if error is None or not isinstance(trouble, EverstepError):
                 raise
             error.add_note(f"Everstep could not record how run {self.id!r} ended: {trouble}")
@@ -494,6 +510,23 @@ class Run(Driver):
             self.report.unused = [a for a, found in self._played.entries.items() if a not in self._asked and "/" not in a and "@" not in a]
             self._close()
             self._fire("after_run", status=self._row.status if self._row else None)
+
+    def _tell_broken(self, failure: EverstepError, error: BaseException | None) -> None:
+        """The store failed under this attempt; nothing was recorded of its end."""
+        told = self._durability == "sync" and isinstance(
+            failure, (LostLease, Conflict)
+        )  # the call that met it raised it; the run is another's now
+        if error is None and not told:
+            raise failure
+        if isinstance(error, Exception) and error is not failure:
+            error.add_note(f"Run {self.id!r} was given back without an end, because the store failed: {failure.message}")
+
+    def _notice_trouble(self, error: BaseException | None) -> None:
+        """A program that ended with the store's own trouble did not fail: this attempt ends, and the run can be resumed."""
+        if self._failure is None and error is not None and not self._dry:
+            from everstep.runtime.trouble import trouble_in
+
+            self._failure = trouble_in(error, self._store.backend.url, self._trouble)
 
     def __del__(self) -> None:
         """A handle that was never left: its lease must not be kept for as long as this process lives."""

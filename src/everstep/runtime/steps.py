@@ -32,7 +32,6 @@ from everstep.store.journal import (
     Chunks,
     Recorded,
     input_of,
-    load_result,
     pack_body,
     preview,
     rebuilt,
@@ -157,7 +156,7 @@ def call(run: Driver, here: Frame, name: Any, function: Any, args: tuple[Any, ..
         if body[0] == SUCCEEDED and body[2] == sha256(data).digest()[:16]:
             run._asked.add(address)
             run._kept(address, body)
-            return load_result(run._store.backend, run._family, body[4], body[5])
+            return run._loaded(body)
     return drive(_look_up(Ticket(run, plain, address, args, kwargs, options)))
 
 
@@ -275,7 +274,7 @@ def recorded_outcome(ticket: Ticket) -> Any:
         error = rebuilt(body[6], ticket.address)
         mark(error, (ticket.address,))
         raise error
-    return load_result(run._store.backend, run._family, body[4], body[5])
+    return run._loaded(body)
 
 
 def drive(ticket: Ticket) -> Any:
@@ -353,8 +352,10 @@ def _drive(ticket: Ticket) -> Any:
         try:
             result = attempt(ticket)
         except Unrecorded as trouble:
+            run._not_recorded(ticket, trouble.error)
             raise trouble.error  # noqa: B904 - it has its own cause
         except Exception as error:
+            run._refuse_trouble(error)
             delay = failed(ticket, error)
             run._write_step(ticket, error)
             if delay is None:

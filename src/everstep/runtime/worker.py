@@ -21,6 +21,8 @@ from everstep.backends.base import Query
 from everstep.backends.queues import START, Claimed
 from everstep.clock import clock
 from everstep.errors import (
+    Conflict,
+    Damaged,
     DefinitionChanged,
     EverstepError,
     Interrupted,
@@ -30,6 +32,8 @@ from everstep.errors import (
     NotFound,
     StoreClosed,
     StoreError,
+    StoreFailed,
+    TransactionUnknown,
     UnknownWorkflow,
     WorkerDied,
 )
@@ -54,6 +58,9 @@ LOOK_SECONDS = 1.0
 ORPHANS_SECONDS = 5.0
 MAX_DEATHS = 5
 _FORGET_SECONDS = 60.0
+_LONGEST_PAUSE = 60.0
+_READ_AGAIN = 3
+_GRACE_SECONDS = 5.0  # longer than the pause between two renewals of a lease
 
 Told = Callable[[dict[str, Any]], None]
 Prepare = Callable[[], Any]  # reads what an attempt needs, and gives the attempt
@@ -119,12 +126,18 @@ class Worker:
         self._lock = threading.Lock()
         self._left: dict[str, float] = {}  # runs that cannot be driven here, and until when they are not asked for
         self._unfit: dict[str, str] = {}  # schedules that cannot be fired, and why
+        self._broken: dict[str, int] = {}  # runs under which the store failed, and how often in a row
+        self._hopeless: StoreFailed | None = None
         self._suspects = Suspects(max_deaths)
         self._looked = self._orphans = 0.0
+        self._lenient_until = 0.0  # after an outage: who could not renew a lease for so long is not taken for dead at once
         self._heard: int | None = None  # a signal that nobody was told of yet
 
     def run(self, until_idle: bool = False) -> None:
-        """Work until somebody stops it; with `until_idle`, until nothing is left that could be done now or later without anybody's help."""
+        """Work until somebody stops it; with `until_idle`, until nothing is left that could be done now or later without anybody's help.
+
+        Raises StoreFailed when the disk failed under a SQLite store, which this process can then no longer write: open the store again.
+        """
         silence = self._store.backend.bell(self._bell.ring)
         restored = self._restore_places()
         about = {"restored": restored} if restored else {}
@@ -162,10 +175,19 @@ class Worker:
                 raise
             except EverstepError as error:  # the store may be back soon, and nothing is lost meanwhile
                 self._say("trouble", error=str(error), code=error.code)
+                self._end_if_hopeless(error)
                 self._bell.wait(LOOK_SECONDS)
             if not self.jobs and (self.stopping or (until_idle and not busy)):
-                return
+                break
             self._bell.wait(self._nap())
+        if self._hopeless is not None:
+            raise self._hopeless
+
+    def _end_if_hopeless(self, error: EverstepError) -> None:
+        """A store whose disk failed is written no more by this process: the worker drains and ends with that error, and whoever started it starts it again."""
+        if isinstance(error, StoreFailed) and error.lasting and self._hopeless is None:
+            self._hopeless = error
+            self.stop()
 
     def _work(self, crew: Crew) -> bool:
         """Look for work; gives whether there is any."""
@@ -190,9 +212,11 @@ class Worker:
 
     def _has_more(self) -> bool:
         """Whether something gets ready by itself that can be driven here."""
+        if self._store.keeper.owes:
+            return True  # runs that the store failed under, and that are not given back yet
         now, known = time.monotonic(), set(flows.known())
         for place in [place for queue in self.queues for place in self._store.backend.places(queue)]:
-            if place.ready is not None and self._left.get(place.run, 0.0) - now <= LOOK_SECONDS:
+            if place.ready is not None and (place.run in self._broken or self._left.get(place.run, 0.0) - now <= LOOK_SECONDS):
                 row = self._store.backend.run(place.run)
                 if row is not None and row.workflow in known:
                     return True
@@ -248,30 +272,36 @@ class Worker:
     def _ended(self, job: Job, outcome: Outcome | None, problem: BaseException | None) -> None:
         try:
             if problem is not None:
-                self._release(job)
                 raise problem
+            self._broken.pop(job.run, None)
             if outcome is not None:
                 self._settled(job, outcome)
         except (Interrupted, SystemExit, asyncio.CancelledError) as error:  # the worker is to stop, or the whole program
             stopped = error if isinstance(error, Interrupted) else error.__cause__
             self._count("given_back", job, "given back", reason=getattr(stopped, "reason", None) or str(error) or "stopped")
-        except (LostLease, LeaseHeld, NotFound) as error:
+        except (LostLease, Conflict, LeaseHeld, NotFound) as error:
             self._count("lost", job, "lost", error=str(error))
         except (UnknownWorkflow, DefinitionChanged) as error:
             self._leave(job.run, error.message)
-        except StoreError as error:  # no fault of the run: whoever can reach the store goes on with it
-            self._left[job.run] = time.monotonic() + LOOK_SECONDS
-            self._count("given_back", job, "given back", reason=str(error))
+        except (StoreError, TransactionUnknown) as error:  # no fault of the run: any worker that reaches the store continues it
+            self._put_off(job, error)
+            self._end_if_hopeless(error)
+        except Damaged as error:  # a disk that fails for a moment is reported as damage, too: it is read again before the run is left alone
+            if self._broken.get(job.run, 0) >= _READ_AGAIN:
+                self._leave(job.run, f"{type(error).__qualname__}: {error}")
+            else:
+                self._put_off(job, error)
         except BaseException as error:  # noqa: BLE001 - one attempt ends, not the worker
             self._leave(job.run, f"{type(error).__qualname__}: {error}")
         finally:
             self.jobs.pop(job.run, None)
             self._bell.ring()
 
-    def _release(self, job: Job) -> None:
-        if job.row is not None:
-            with suppress(EverstepError):  # what cannot be given back now is made up for by the keeper
-                self._store.keeper.release(job.row)
+    def _put_off(self, job: Job, error: EverstepError) -> None:
+        """Leave a run alone for a while under which the store failed: longer each time, since each time costs a step."""
+        times = self._broken[job.run] = self._broken.get(job.run, 0) + 1
+        self._left[job.run] = time.monotonic() + min(_LONGEST_PAUSE, LOOK_SECONDS * 2.0 ** min(times - 1, 10))
+        self._count("given_back", job, "given back", reason=error.message, code=error.code)
 
     def _settled(self, job: Job, outcome: Outcome) -> None:
         name = outcome.status if outcome.status in ("succeeded", "failed", "waiting", "cancelled") else "given_back"
@@ -284,8 +314,14 @@ class Worker:
         """The attempt to drive a run that was claimed; None if too many workers died with it."""
         if claimed.deaths < self._max_deaths:
             return flows.take_up(self._store, claimed)
-        assert claimed.row is not None
-        self._bury(claimed.row, claimed.deaths)
+        row = claimed.row
+        assert row is not None
+        try:
+            self._bury(row, claimed.deaths)
+        except BaseException:
+            with suppress(EverstepError):  # the keeper gives it back later
+                self._store.keeper.release(row)
+            raise
         return None
 
     def _bury(self, row: RunRow, deaths: int) -> None:
@@ -311,6 +347,8 @@ class Worker:
         now = time.monotonic()
         if now - self._looked < LOOK_SECONDS:
             return
+        if self._looked and now - self._looked > _GRACE_SECONDS:
+            self._lenient_until = now + _GRACE_SECONDS
         self._looked = now
         where = crew.blocked()
         if where is not None:
@@ -318,14 +356,15 @@ class Worker:
         backend = self._store.backend
         for run in [run for run, until in self._left.items() if until < now]:
             del self._left[run]
-        freed = backend.free()
+        lenient = now < self._lenient_until
+        freed = 0 if lenient else backend.free()
         if freed:
             self._say("freed", runs=freed)
         self._give_back_unknown()
         self._fire()
         if self._recover:
             self._wake(crew)
-            if now - self._orphans >= ORPHANS_SECONDS:
+            if now - self._orphans >= ORPHANS_SECONDS and not lenient:
                 self._orphans = now
                 self._adopt(crew)
 
@@ -380,6 +419,7 @@ class Worker:
 
     def _leave(self, run: str, reason: str) -> None:
         """A run that cannot be driven here is not asked for again for a while: another worker may know it."""
+        self._broken.pop(run, None)
         self._left[run] = time.monotonic() + _FORGET_SECONDS
         self._say("left", run=run, reason=reason)
 

@@ -13,12 +13,14 @@ import inspect
 import textwrap
 from collections.abc import Callable
 from contextlib import suppress
+from copy import copy
 from hashlib import sha256
 from typing import Any, cast
 
 from everstep.backends.queues import Claimed
 from everstep.codec.values import encode
 from everstep.errors import (
+    AttemptLost,
     DamagedRecord,
     DefinitionChanged,
     EverstepError,
@@ -28,6 +30,7 @@ from everstep.errors import (
     InvalidArgument,
     LostLease,
     RunExists,
+    StoreError,
     Suspended,
     UnknownWorkflow,
 )  # fmt: skip
@@ -44,6 +47,7 @@ from everstep.runtime.outcome import Outcome, recorded
 from everstep.runtime.owner import place
 from everstep.runtime.playback import content
 from everstep.runtime.policy import Policy
+from everstep.runtime.recorder import TROUBLE
 from everstep.runtime.retry import Retry
 from everstep.runtime.run import Run
 from everstep.store.journal import load_result, name_of, read, result_body
@@ -473,14 +477,19 @@ class Attempt:
     def _outcome(self, error: BaseException | None, trouble: BaseException | None) -> Outcome:
         """The outcome, unless the attempt itself broke: then what broke it is raised."""
         run = self.run
+        if isinstance(trouble, AttemptLost):
+            trouble = trouble.error
+        if isinstance(trouble, TROUBLE):
+            raise resumable(run.id, trouble) from trouble
         if trouble is not None:
             raise trouble
         if error is not None and not isinstance(error, (Exception, Suspended)):
             raise error
         if isinstance(error, Interrupted) and error.exit_code is not None:
             raise error  # a child run: its caller stops, too
-        if run._failure is not None or isinstance(error, LostLease):
-            raise run._failure or error or EverstepError()
+        failure = run._failure or (error if isinstance(error, LostLease) else None)
+        if failure is not None:
+            raise resumable(run.id, failure) from failure
         assert run._row is not None
         if self._validate:
             return Outcome(run._row.id, run._row.status, run._result, error if isinstance(error, Exception) else None, report=run.report)
@@ -490,6 +499,17 @@ class Attempt:
         elif error is None and outcome.status == Status.SUCCEEDED:
             outcome.result = run._result
         return outcome
+
+
+def resumable(run: str, failure: EverstepError) -> EverstepError:
+    """What the caller of an attempt is told that the store failed under. The error itself may have been told to others, too."""
+    told = copy(failure)
+    if isinstance(failure, StoreError):
+        told.remedy = (
+            f"Run {run!r} did not fail: no end of it was recorded. When the store works again, store.resume({run!r}) continues after the last "
+            "recorded step; a step whose result could not be recorded runs again, with the same step_key. A worker does so by itself."
+        )
+    return told
 
 
 def _exit(run: Run, error: BaseException | None) -> BaseException | None:
