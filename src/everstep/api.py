@@ -31,6 +31,7 @@ if TYPE_CHECKING:  # what drives runs is imported when a run is opened
     from everstep.runtime.schedules import Missed
     from everstep.runtime.schedules import Schedule as Scheduled
     from everstep.runtime.worker import Worker
+    from everstep.runtime.workers import LiveWorker
     from everstep.store.upkeep.cleanup import Schedule
     from everstep.store.upkeep.retention import Retention
 
@@ -134,6 +135,25 @@ class Store(Host):
 
         return queueing.enqueue(self, workflow, args, kwargs, id, Task(queue, priority, key, dedupe), delay, connection)
 
+    def enqueue_many(
+        self,
+        items: Iterable[Mapping[str, Any]],
+        /,
+        *,
+        workflow: Callable[..., Any] | str | None = None,
+        queue: str = "default",
+        priority: int = 0,
+        delay: float | timedelta | None = None,
+    ) -> list[Enqueued]:
+        """Enqueue many runs in one transaction, all or none; return an `Enqueued` for each item, in order.
+
+        An item is a dict with the arguments of `enqueue`: workflow, args (a list), kwargs (a dict), id, queue, priority, delay, key and
+        dedupe. The keywords here are the defaults of items that leave them out. Inside a run this is one step.
+        """
+        from everstep.runtime.bulk import enqueue_many
+
+        return enqueue_many(self, items, workflow, queue, priority, delay)
+
     def limit(
         self, queue: str, *, concurrency: int | None = None, per_key: int | None = None, rate: tuple[int, float] | None = None
     ) -> None:
@@ -150,6 +170,12 @@ class Store(Host):
         from everstep.runtime.enqueue import queues
 
         return queues(self, minutes)
+
+    def workers(self) -> list[LiveWorker]:
+        """The processes that are alive and drive runs of this store, with their queues, the versions of their workflows, and their runs."""
+        from everstep.runtime.workers import workers
+
+        return workers(self)
 
     def worker(
         self,

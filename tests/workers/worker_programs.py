@@ -122,7 +122,23 @@ def parent(children: int) -> list[str]:
     return [*found, store.enqueue("count", 1, queue="children").id]
 
 
-FLOWS = {f.__name__: f for f in (count, held, aheld, busy, deadly, sleeper, asker, parent)}
+def fan_out(children: int) -> list[str]:
+    """Enqueues many at once, and dies once in the midst of that step, when they are made and the step is not recorded."""
+    store = _store[0]
+    create = store.backend.create
+
+    def die(*asked: Any) -> list[bool]:
+        made = create(*asked)
+        if not any(json.loads(line)["what"] == "dies" for line in _here[0].read_text().splitlines()):
+            say("dies")
+            os.kill(os.getpid(), signal.SIGKILL)
+        return made
+
+    store.backend.create = die
+    return [job.id for job in store.enqueue_many([{"args": [1]} for _ in range(children)], workflow="count", queue="children")]
+
+
+FLOWS = {f.__name__: f for f in (count, held, aheld, busy, deadly, sleeper, asker, parent, fan_out)}
 
 
 def know(notes: Path, *names: str, **options: Any) -> dict[str, Any]:

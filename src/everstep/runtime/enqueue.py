@@ -202,12 +202,13 @@ def place(store: Host, order: Order, id: str) -> Enqueued:
         twin = error.run or store.backend.twin(order.task)
         return Enqueued(twin, order.task.queue, False, store) if twin is not None else place(store, order, id)
     except RunExists:
-        _refuse_other(store, find_run(store.backend, id), order)
+        refuse_other_run(store, find_run(store.backend, id), order)
         return Enqueued(id, order.task.queue, False, store)
     return Enqueued(id, order.task.queue, True, store)
 
 
-def _refuse_other(store: Host, row: RunRow, order: Order) -> None:
+def refuse_other_run(store: Host, row: RunRow, order: Order) -> None:
+    """Refuse an id that is taken by a run of another workflow or with another input."""
     said = flows.beginning(store, row)
     if said.get("workflow") != order.name or said.get("input_digest") != order.about["input_digest"]:
         raise RunExists(f"run {row.id!r} exists, of another workflow or with another input", remedy="Choose another id.")

@@ -42,6 +42,7 @@ from everstep.runtime.enqueue import DEFAULT, check_queue
 from everstep.runtime.host import Host
 from everstep.runtime.outcome import Outcome
 from everstep.runtime.playback import taken_over
+from everstep.runtime.presence import Presence
 from everstep.runtime.suspects import Suspects
 from everstep.shape import Shape, field
 from everstep.store.journal import error_body
@@ -114,7 +115,8 @@ class Worker:
         self._left: dict[str, float] = {}  # runs that cannot be driven here, and until when they are not asked for
         self._unfit: dict[str, str] = {}  # schedules that cannot be fired, and why
         self._suspects = Suspects(max_deaths)
-        self._looked = self._orphans = 0.0
+        self._looked = self._orphans = self._checked = 0.0
+        self._presence = Presence(store, self.queues, concurrency, recover)
         self._heard: int | None = None  # a signal that nobody was told of yet
 
     def run(self, until_idle: bool = False) -> None:
@@ -128,6 +130,7 @@ class Worker:
                 self._loop(pool, until_idle)
         finally:
             silence()
+            self._presence.end()
             self._tell_of_signal()
             self._say("stopped")
 
@@ -274,6 +277,7 @@ class Worker:
         backend = self._store.backend
         for run in [run for run, until in self._left.items() if until < now]:
             del self._left[run]
+        self._be_present(now)
         freed = backend.free()
         if freed:
             self._say("freed", runs=freed)
@@ -284,6 +288,12 @@ class Worker:
             if now - self._orphans >= ORPHANS_SECONDS:
                 self._orphans = now
                 self._adopt(pool)
+
+    def _be_present(self, now: float) -> None:
+        self._presence.tell()
+        if now - self._checked >= ORPHANS_SECONDS:
+            self._checked = now
+            self._presence.check()
 
     def _fire(self) -> None:
         """What schedules have due. One that cannot be fired is told of when that is new, not every second."""

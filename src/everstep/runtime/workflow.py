@@ -323,6 +323,11 @@ def known() -> list[str]:
     return list(_known)
 
 
+def versions() -> dict[str, str | None]:
+    """The versions of all workflows that this process has, by name."""
+    return {name: flow.version for name, flow in list(_known.items())}
+
+
 def _input(store: Host, row: RunRow, said: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """What a run was started with."""
     match load_result(store.backend, row.family, *said.get("input", (0, None))):

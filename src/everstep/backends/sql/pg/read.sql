@@ -81,6 +81,11 @@ WHERE f.last > %s AND f.last - f.count + 1 + r.seq - f.seq > %s ORDER BY f.last,
 -- The newest position.
 SELECT position FROM {schema}.feed_end
 
+-- name: workers
+-- All workers that were not seen dead, by the time at which they started, each with whether its time has not ended.
+SELECT id, host, pid, boot, started_at, expires_boot, expires_at, process, ends > {schema}.now_us() FROM {schema}.workers
+ORDER BY started_at, id
+
 -- name: holder
 -- The worker that holds a lease, and whether its time has not ended by the server's clock.
 SELECT id, host, pid, boot, started_at, expires_boot, expires_at, process, ends > {schema}.now_us() FROM {schema}.workers WHERE id = %s
