@@ -252,7 +252,9 @@ class Store(Host):
         """
         from everstep.runtime import workflow as flows
 
-        return flows.resume(self, run_id, from_step, replay, anyway, {"accept": _names(accept), "budget": budget, "timeout": timeout})
+        return flows.resume(
+            self, run_id, from_step, replay, anyway, {"accept": _names(accept), "budget": budget, "timeout": timeout, "by_hand": True}
+        )
 
     def can_resume(self, run_id: str) -> Resumable:
         """Whether `resume` would go on with a run here and now, and the reasons if not."""

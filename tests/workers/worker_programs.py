@@ -138,7 +138,34 @@ def fan_out(children: int) -> list[str]:
     return [job.id for job in store.enqueue_many([{"args": [1]} for _ in range(children)], workflow="count", queue="children")]
 
 
-FLOWS = {f.__name__: f for f in (count, held, aheld, busy, deadly, sleeper, asker, parent, fan_out)}
+def call_deadly(fails_softly: bool = False) -> str:
+    """Calls a child that kills its process."""
+    everstep.current().step("before", say, "parent before")
+    deadly = everstep.workflow(FLOWS["deadly"], name="deadly")
+    if not fails_softly:
+        return str(deadly())
+    try:
+        return str(deadly())
+    except Exception as error:
+        return type(error).__name__
+
+
+def call_slow(steps: int) -> str:
+    """Calls a child that records a step, and then kills its process, as often as it has steps."""
+
+    def slow(steps: int) -> str:
+        run = everstep.current()
+        for n in range(steps):
+            seen = run.step(f"count {n}", lambda: sum(json.loads(line)["what"] == "dies" for line in _here[0].read_text().splitlines()))
+            if seen <= n and not any(json.loads(line).get("n") == n for line in _here[0].read_text().splitlines()):
+                say("dies", n=n)
+                os.kill(os.getpid(), signal.SIGKILL)
+        return "ended"
+
+    return str(everstep.workflow(slow, name="slow")(steps))
+
+
+FLOWS = {f.__name__: f for f in (count, held, aheld, busy, deadly, sleeper, asker, parent, fan_out, call_deadly, call_slow)}
 
 
 def know(notes: Path, *names: str, **options: Any) -> dict[str, Any]:
@@ -162,3 +189,17 @@ def play(pipe: Any, url: str, notes: Path, names: tuple[str, ...], worker: dict[
         if host is not None:  # as if it were on another machine
             store.keeper.worker.host, store.keeper.worker.boot = host, "another boot"
         store.worker(tell=tell, **worker).run()
+
+
+def drive(pipe: Any, url: str, notes: Path, run: str, how: str, flow: str, args: tuple[Any, ...]) -> None:
+    """A program that starts or resumes one run, or wakes what is due, and tells how that went."""
+    flows = know(notes)
+    with everstep.open(url) as store:
+        _store.append(store)
+        if how == "start":
+            out = store.start(flows[flow], *args, id=run)
+        elif how == "resume":
+            out = store.resume(run)
+        else:
+            out = next(iter(store.wake()), None)
+        pipe.send(None if out is None else (out.status, type(out.error).__name__, out.reason))

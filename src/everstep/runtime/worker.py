@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from everstep.backends.base import Query
-from everstep.backends.queues import START, Claimed
+from everstep.backends.queues import Claimed
 from everstep.clock import clock
 from everstep.errors import (
     DefinitionChanged,
@@ -31,27 +31,22 @@ from everstep.errors import (
     StoreClosed,
     StoreError,
     UnknownWorkflow,
-    WorkerDied,
 )
 from everstep.records import RunRow, Status
 from everstep.runtime import operate, orders, schedules, signals
 from everstep.runtime import workflow as flows
 from everstep.runtime.bell import Bell
-from everstep.runtime.ending import DEAD
+from everstep.runtime.deaths import DEAD, MAX_DEATHS, counted, give_back, recorded_deaths
 from everstep.runtime.enqueue import DEFAULT, check_queue
 from everstep.runtime.host import Host
 from everstep.runtime.outcome import Outcome
-from everstep.runtime.playback import taken_over
 from everstep.runtime.presence import Presence
 from everstep.runtime.suspects import Suspects
 from everstep.shape import Shape, field
-from everstep.store.journal import error_body
 from everstep.store.places import restore_places
-from everstep.store.writing import Chain
 
 LOOK_SECONDS = 1.0
 ORPHANS_SECONDS = 5.0
-MAX_DEATHS = 5
 _FORGET_SECONDS = 60.0
 
 Told = Callable[[dict[str, Any]], None]
@@ -171,7 +166,8 @@ class Worker:
         free = 0 if self._suspects.one_is_alone(self._store.backend, self.jobs) else self.concurrency - len(self.jobs)
         not_these = [*self._left, *list(self.jobs)]  # also what is driven here: others take it for abandoned if this process was asleep
         taken = self._store.keeper.claim(self.queues, flows.known(), free, not_these) if free else []
-        for claimed in self._suspects.choose(taken, bool(self.jobs), self._decline):
+        taken = [counted(self._store, claimed) for claimed in taken]
+        for claimed in self._suspects.choose(self._store.backend, taken, bool(self.jobs), self._decline):
             self._begin(pool, claimed)
         self._carry_out_orders()  # after that: what is wrong with an order or a schedule keeps nobody from working
         self._look_after_others(pool)
@@ -195,11 +191,11 @@ class Worker:
         self.counts.taken_over += claimed.before is not None
         self._submit(pool, claimed.run, claimed.row.workflow, claimed.queue, lambda: self._drive(claimed), before=claimed.before)
 
-    def _decline(self, run: str, row: RunRow) -> None:
+    def _decline(self, claimed: Claimed) -> None:
         """Leave a run to a worker that has nothing else to do, or to this one when it has."""
-        self._left[run] = time.monotonic() + LOOK_SECONDS
+        self._left[claimed.run] = time.monotonic() + LOOK_SECONDS
         self._store.keeper.released()
-        self._store.keeper.release(row)
+        give_back(self._store, claimed)
 
     def _submit(
         self, pool: ThreadPoolExecutor, run: str, workflow: str | None, queue: str | None, drive: Callable[[], Any], **about: Any
@@ -231,6 +227,11 @@ class Worker:
             self._bell.ring()
 
     def _settled(self, job: Job, outcome: Outcome) -> None:
+        if outcome.reason == DEAD:
+            self.counts.dead += 1
+            error = outcome.error.message if isinstance(outcome.error, EverstepError) else str(outcome.error)
+            self._say("dead-letter", run=job.run, workflow=job.workflow, deaths=outcome.report.deaths, error=error)
+            return
         name = outcome.status if outcome.status in ("succeeded", "failed", "waiting", "cancelled") else "given_back"
         said = {} if outcome.error is None else {"error": f"{type(outcome.error).__qualname__}: {outcome.error}"}
         if outcome.reason:
@@ -241,32 +242,11 @@ class Worker:
         row = claimed.row
         assert row is not None
         try:
-            if claimed.deaths >= self._max_deaths:
-                self._bury(row, claimed.deaths)
-                return None
-            return flows.finish(flows.take_up(self._store, claimed))
+            return flows.finish(flows.take_up(self._store, claimed, self._max_deaths))
         except BaseException:
             with suppress(EverstepError):  # what cannot be given back now is made up for by the keeper
                 self._store.keeper.release(row)
             raise
-
-    def _bury(self, row: RunRow, deaths: int) -> None:
-        """One worker after the other died with this run, and it did not get on: it is not tried again by itself."""
-        store = self._store
-        chain = Chain(store.framer, row, row)
-        chain.entries([taken_over()])
-        if row.status != Status.RUNNING:
-            chain.status(Status.RUNNING)
-        error = WorkerDied(f"{deaths} workers died one after the other while they drove run {row.id!r}, and it did not get on")
-        chain.status(Status.FAILED, error=error_body(error), deaths=deaths)
-        commit = chain.commit(worker=None, since=0, tags=tuple(dict.fromkeys((*row.tags, DEAD))))
-        commit.read = [START]
-        try:
-            store.backend.commit(commit)
-        finally:
-            store.keeper.released()
-        self.counts.dead += 1
-        self._say("dead-letter", run=row.id, workflow=row.workflow, deaths=deaths, error=error.message)
 
     def _look_after_others(self, pool: ThreadPoolExecutor) -> None:
         """Once a second: what dead workers left, what is to be fired, and what waits outside of queues."""
@@ -339,11 +319,12 @@ class Worker:
                 self._resume(pool, row)
 
     def _resume(self, pool: ThreadPoolExecutor, row: RunRow) -> None:
-        free = len(self.jobs) < self.concurrency
-        if free and row.workflow in flows.known() and row.id not in self.jobs and row.id not in self._left:
-            self._submit(
-                pool, row.id, row.workflow, None, lambda: flows.finish(flows.resume(self._store, row.id, None, "normal", False, {}))
-            )
+        free = len(self.jobs) < self.concurrency and not self._suspects.one_is_alone(self._store.backend, self.jobs)
+        if not free or row.workflow not in flows.known() or row.id in self.jobs or row.id in self._left:
+            return
+        deaths = recorded_deaths(self._store.backend, row).number + (row.worker is not None)
+        if self._suspects.may_begin(self._store.backend, row, deaths, bool(self.jobs)):
+            self._submit(pool, row.id, row.workflow, None, lambda: flows.finish(flows.recover(self._store, row.id, self._max_deaths)))
 
     def _leave(self, run: str, reason: str) -> None:
         """A run that cannot be driven here is not asked for again for a while: another worker may know it."""
