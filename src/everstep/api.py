@@ -30,6 +30,7 @@ if TYPE_CHECKING:  # what drives runs is imported when a run is opened
     from everstep.runtime.run import Run
     from everstep.runtime.schedules import Missed
     from everstep.runtime.schedules import Schedule as Scheduled
+    from everstep.runtime.stranded import Stranded
     from everstep.runtime.worker import Worker
     from everstep.runtime.workers import LiveWorker
     from everstep.store.upkeep.cleanup import Schedule
@@ -176,6 +177,12 @@ class Store(Host):
         from everstep.runtime.workers import workers
 
         return workers(self)
+
+    def stranded(self) -> list[Stranded]:
+        """The runs that no live worker will take, each with the reason: no worker of its queue, of its workflow, or of its version."""
+        from everstep.runtime.stranded import stranded
+
+        return stranded(self)
 
     def worker(
         self,
