@@ -165,7 +165,54 @@ def call_slow(steps: int) -> str:
     return str(everstep.workflow(slow, name="slow")(steps))
 
 
-FLOWS = {f.__name__: f for f in (count, held, aheld, busy, deadly, sleeper, asker, parent, fan_out, call_deadly, call_slow)}
+def leaf(n: int, fate: str = "") -> int:
+    """Does one step, fails, asks, or kills its worker once."""
+    run = everstep.current()
+    if fate == "fails":
+        raise ValueError(f"leaf {n}")
+    if fate == "asks":
+        everstep.gate("leaf")
+
+    def work() -> int:
+        say("leaf", n=n)
+        if fate == "dies" and sum(json.loads(line).get("n") == n for line in _here[0].read_text().splitlines()) == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return n * n
+
+    return run.step("work", work)
+
+
+def gather(leaves: int, dying: int = 0) -> int:
+    """Enqueues others and waits for all of them."""
+    run, store = everstep.current(), _store[0]
+    run.step("begin", say, "gather begins")
+    jobs = [store.enqueue("leaf", n, "dies" if n < dying else "") for n in range(leaves)]
+    found = [job.wait().unwrap() for job in jobs]
+    run.step("end", say, "gather ends")
+    return sum(found)
+
+
+async def agather(leaves: int) -> int:
+    """The same, async."""
+    run, store = everstep.current(), _store[0]
+    await run.step("begin", say, "gather begins")
+    jobs = [store.enqueue("leaf", n) for n in range(leaves)]
+    found = [(await job.wait_async()).unwrap() for job in jobs[: leaves // 2]] + [job.wait().unwrap() for job in jobs[leaves // 2 :]]
+    await run.step("end", say, "gather ends")
+    return sum(found)
+
+
+def watch(fate: str, timeout: float | None = None) -> list[Any]:
+    """Waits for one that may end in any way, and says how."""
+    job = _store[0].enqueue("leaf", 1, fate, id=f"{everstep.current().id}-leaf")
+    out = job.wait(timeout)
+    return [out.status, out.result, type(out.error).__name__, str(out.error), out.reason]
+
+
+FLOWS = {
+    f.__name__: f
+    for f in (count, held, aheld, busy, deadly, sleeper, asker, parent, fan_out, call_deadly, call_slow, leaf, gather, agather, watch)
+}
 
 
 def know(notes: Path, *names: str, **options: Any) -> dict[str, Any]:

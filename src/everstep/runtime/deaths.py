@@ -18,6 +18,7 @@ from everstep.errors import EverstepError, WorkerDied
 from everstep.records import CHILD, Kind, Record, RunRow, Status
 from everstep.runtime.host import Host
 from everstep.runtime.playback import taken_over
+from everstep.runtime.telling import tell
 from everstep.store.journal import error_body, open_body, said_in
 from everstep.store.writing import Chain
 
@@ -134,6 +135,7 @@ def bury(store: Host, row: RunRow, deaths: Deaths) -> RunRow:
     commit = chain.commit(worker=None, since=0, tags=tuple(dict.fromkeys((*row.tags, DEAD))))
     commit.read = [START, "retry"]
     store.backend.commit(commit)
+    tell(store.backend, store.framer, commit.run)
     return commit.run
 
 
