@@ -54,7 +54,8 @@
     ├── TransactionEnded    E609  a transactional step ended its own transaction
     ├── TransactionUnknown  E610  nobody knows whether the transaction of a step was committed
     ├── WorkerDied          E611  one worker after the other died with this run
-    └── ExitInWorkflow      E612  a workflow tried to end its worker
+    ├── ExitInWorkflow      E612  a workflow tried to end its worker
+    └── OtherVersion        E613  a run was driven by another version of its workflow (a DefinitionChanged)
     (BaseException)
     └── Suspended           E620  not an error: unwinds a program whose run stops here
         ├── AttemptLost     E413  the store failed under this attempt; the run is given back
@@ -594,6 +595,13 @@ class ExitInWorkflow(EverstepError):
 
     code = "E612"
     remedy = "Return from the workflow, or raise an Exception: a worker has other runs to drive. Then resume the run: store.resume(run_id)."
+
+
+class OtherVersion(DefinitionChanged):
+    """A run was driven by another version of its workflow than this process has."""
+
+    code = "E613"
+    remedy = "Start a worker that has that version, or continue under this one: store.resume(run_id)."
 
 
 class Suspended(BaseException):

@@ -167,6 +167,9 @@ class Backend(Upkeep, Queues, Protocol):
     def holder(self, row: RunRow) -> Worker | None:
         """The worker that holds the lease of a run and is alive, as far as can be told without asking for the lease; None if nobody does."""
 
+    def living(self) -> list[Worker]:
+        """The workers that are alive, as `holder` can tell, by the time at which they started."""
+
     def release(self, row: RunRow) -> None:
         """Give a lease back (worker None, epoch kept); silently nothing if the epoch has moved on."""
 

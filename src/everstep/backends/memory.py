@@ -273,6 +273,12 @@ class MemoryBackend(NoOrders):
         with data.lock:
             return self._holder(row)
 
+    def living(self) -> list[Worker]:
+        data = self._open()
+        with data.lock:
+            alive = [replace(worker) for worker in data.workers.values() if clocks.clock.boot_us() < worker.expires_boot]
+        return sorted(alive, key=lambda worker: (worker.started_at, worker.id))
+
     def release(self, row: RunRow) -> None:
         data = self._open()
         with data.lock:
@@ -425,6 +431,21 @@ class MemoryBackend(NoOrders):
             total = shift(data.total, minus, [] if value is None else [fact_check(name, value)])
             data.facts = {known: said for known, said in {**data.facts, name: value}.items() if said is not None}
             data.total, data.writes = total, data.writes + 1
+
+    def create(self, commits: Sequence[Commit], known: Sequence[str] = ()) -> list[bool]:
+        data = self._open()
+        with data.lock:
+            for commit in commits:
+                if commit.run.id in data.runs and commit.run.id not in known:
+                    raise RunExists(f"a run {commit.run.id!r} exists already")
+            return [self._is_created(commit) for commit in commits]
+
+    def _is_created(self, commit: Commit) -> bool:
+        try:
+            self.commit(commit)
+        except (AlreadyQueued, RunExists):
+            return False
+        return True
 
     def claim(self, claim: Claim) -> list[Claimed]:
         data = self._open()

@@ -175,6 +175,9 @@ class PostgresBackend:
         found = self._rows("holder", row.worker) if row.worker is not None else []
         return living(found[0]) if found else None
 
+    def living(self) -> list[Worker]:
+        return [worker for row in self._rows("workers") if (worker := living(row)) is not None]
+
     def release(self, row: RunRow) -> None:
         self._write(lambda connection, _: self._leases.release(connection, row))
 
@@ -280,6 +283,12 @@ class PostgresBackend:
     def set_fact(self, name: str, value: str | None) -> None:
         sql, bucket = self._writer.sql["set_fact"], self._writer.bucket
         self._write(lambda connection, _: upkeep.set_fact(connection, sql, bucket, name, value))
+
+    def create(self, commits: Sequence[Commit], known: Sequence[str] = ()) -> list[bool]:
+        self._check_open()
+        sql, bucket = self._writer.sql, self._writer.bucket
+        new: list[bool] = self._writer.call(lambda connection, again: queues.create(connection, sql, bucket, commits, known, again))
+        return new
 
     def claim(self, claim: Claim) -> list[Claimed]:
         self._check_open()

@@ -165,6 +165,11 @@ class SqliteBackend(NoOrders):
         found = self._reader.worker(row.worker) if row.worker is not None else None
         return found if found is not None and self._locks.alive(found, os.uname().nodename) else None
 
+    def living(self) -> list[Worker]:
+        self._check_open()
+        host = os.uname().nodename
+        return [worker for worker in self._reader.workers() if self._locks.alive(worker, host)]
+
     def release(self, row: RunRow) -> None:
         self._check_open()
         self._writer.call(self._leases.release, row)
@@ -265,6 +270,11 @@ class SqliteBackend(NoOrders):
     def set_fact(self, name: str, value: str | None) -> None:
         self._check_open()
         self._writer.call(sqlite_upkeep.set_fact, (name, value))
+
+    def create(self, commits: Sequence[Commit], known: Sequence[str] = ()) -> list[bool]:
+        self._check_open()
+        new: list[bool] = self._writer.call(sqlite_queues.create, (commits, frozenset(known)))
+        return new
 
     def claim(self, claim: Claim) -> list[Claimed]:
         """A look without a write first: workers ask often, and mostly there is nothing."""

@@ -148,6 +148,11 @@ class Reader:
             self._agreement.prove_rows(cursor)
             return [_typed(name, str) for (name,) in cursor.execute(SQL["due"], (now, outside, -1 if limit is None else limit))]
 
+    def workers(self) -> list[Worker]:
+        """All workers that were not seen dead, by the time at which they started."""
+        with self.snapshot() as cursor:
+            return sorted(map(worker_from, cursor.execute(SQL["workers"])), key=lambda worker: (worker.started_at, worker.id))
+
     def worker(self, id: str) -> Worker | None:
         with self.snapshot() as cursor:
             values = cursor.execute(SQL["worker"], (id,)).fetchone()

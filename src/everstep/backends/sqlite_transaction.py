@@ -153,6 +153,10 @@ class Transaction:
         waiting = self._letters.get(pk)
         commit.waiting = self._count_letters(pk) if waiting is None else waiting
 
+    def has(self, run: str) -> bool:
+        """Whether there is a run of that id."""
+        return self._execute(_SQL["pk"], (run,)).fetchone() is not None
+
     def _add_chunks(self, family: bytes, chunks: Sequence[tuple[bytes, bytes]]) -> None:
         stamp = self.writes + 1
         self._chunks += [(family, digest, frame, stamp) for digest, frame in chunks]

@@ -38,6 +38,7 @@ _SECTIONS: dict[str, dict[str, str]] = {
     },
     "Work": {
         "worker": "Drive the runs of queues, and go on with those of dead workers.",
+        "workers": "List the workers that are alive, and what they drive.",
         "enqueue": "Have a worker run a workflow.",
         "queues": "List queues: what waits in them, and what happened lately.",
         "limit": "Say how many runs of a queue may be driven at once, and how often.",

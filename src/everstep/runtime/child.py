@@ -13,13 +13,16 @@ from everstep.errors import (
     StepFailed,
     Waiting,
 )  # fmt: skip
-from everstep.records import CHILD, RunRow, Status
+from everstep.records import CHILD, Kind, RunRow, Status
 from everstep.runtime.context import Frame, frame
+from everstep.runtime.deaths import is_buried
 from everstep.runtime.host import Host
-from everstep.runtime.outcome import Outcome
+from everstep.runtime.outcome import Outcome, recorded
 from everstep.runtime.recorder import TROUBLE
 from everstep.runtime.steps import mark
 from everstep.runtime.workflow import Workflow, as_stored, beginning, digest_of, refuse_other, resume, start
+from everstep.store.journal import said_in
+from everstep.store.reading import newest_of
 
 
 def child_of(flow: Workflow, here: Frame) -> Callable[..., Any]:
@@ -71,12 +74,21 @@ def _child(flow: Workflow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
         row = store.backend.run(id)
         if row is not None:
             _refuse_stranger(store, row, run.id, flow, args, kwargs)
+        options = {"driven": True, "by_hand": run._mode.by_hand, "max_deaths": run._mode.max_deaths}
         if row is not None and row.status == Status.FAILED:
-            return resume(store, id, None, "normal", False, {"driven": True})
+            if not run._mode.by_hand and _was_given_up(store, row):
+                return recorded(store, row)  # another try would kill this process, too
+            return resume(store, id, None, "normal", False, options)
         fields = {"parent": run.id, "parent_number": CHILD, "session": run._open()[0].session}
-        return start(store, flow, args, kwargs, id, {"fields": fields, "driven": True})
+        return start(store, flow, args, kwargs, id, {"fields": fields, **options})
     finally:
         frame.reset(token)
+
+
+def _was_given_up(store: Host, row: RunRow) -> bool:
+    """Whether a child run failed because it kills the processes that drive it."""
+    found = newest_of(store.backend, row, Kind.STATUS)
+    return found is not None and is_buried(said_in(found))
 
 
 def _refuse_stranger(store: Host, row: RunRow, caller: str, flow: Workflow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

@@ -38,6 +38,8 @@ def give_back(run: Run, cause: BaseException | None = None) -> None:
 
 def give_back_unopened(run: Run, row: RunRow, cause: BaseException) -> None:
     """Let go of a run that could not be opened. That its last driver died must not be forgotten with that."""
+    if run._buried:
+        return  # it has ended, and no process holds it
     _hand_over(run, row, [taken_over()] if run._unsure else [], cause)
 
 

@@ -28,6 +28,7 @@ class Keeper:
 
     def __init__(self, backend: Backend, ttl: float = TTL_SECONDS):
         self._backend = backend
+        self.ttl = ttl
         self._ttl_us = int(ttl * 1_000_000)
         self._lock = Guard(LEASES)
         self._held = 0
@@ -47,6 +48,14 @@ class Keeper:
             self._remember(row)
             self._taking -= 1
         return row
+
+    def attend(self, again: bool = False) -> None:
+        """Be known as alive until `released`, also while no run is held. `again`: it was counted before, and may have been forgotten."""
+        with self._lock:
+            self._extend()
+            self._service.start()
+            self._backend.introduce(self.worker)
+            self._held += not again
 
     def create(self, commit: Commit) -> None:
         """Create a run that this worker holds from the start."""

@@ -133,9 +133,12 @@ def forget(found: Recorded | None) -> None:
         found.body[12]["again"] = True
 
 
-def taken_over() -> Entry:
-    """Says that an attempt died: the steps that it may have been in stay doubtful, whoever has the run meanwhile."""
-    return Entry("event", pack_body(["taken_over", encode({})]), None)
+def taken_over(deaths: int | None = None, children: str = "") -> Entry:
+    """Says that an attempt died: the steps that it may have been in stay doubtful, whoever has the run meanwhile.
+
+    `deaths` is how many died in a row, where this one is to be counted; `children` how far the child runs are by then.
+    """
+    return Entry("event", pack_body(["taken_over", encode({} if deaths is None else {"deaths": deaths, "children": children})]), None)
 
 
 def content(record: Record) -> dict[str, Any]:

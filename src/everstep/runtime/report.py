@@ -31,6 +31,8 @@ class Report(Shape):
     """The difference between the definition that the run began with and the present one, as a unified diff."""
     unused: list[str] = field(default_factory=list)
     """Steps that were recorded and that the program did not ask for again."""
+    deaths: int = 0
+    """How many processes had died with the run when it was given up (see WorkerDied); otherwise 0."""
     differences: list[Difference] = field(default_factory=list)
     """What `replay="validate"` found."""
 

@@ -33,12 +33,13 @@ from everstep.errors import (
 from everstep.guard import inside
 from everstep.ids import check_id
 from everstep.records import Kind, Record, RunRow, Status
-from everstep.runtime import abandoned, gates, owner, playback, signals
+from everstep.runtime import abandoned, deaths, gates, owner, playback, signals
 from everstep.runtime.closing import end
 from everstep.runtime.context import opened
 from everstep.runtime.driver import Driver, republish, told
 from everstep.runtime.ending import Ending, add_loose, ending_of, stopped_by, tell_caller
 from everstep.runtime.giving_back import give_back, give_back_unopened
+from everstep.runtime.host import Host
 from everstep.runtime.lease import Keeper
 from everstep.runtime.mode import Mode
 from everstep.runtime.playback import Playback
@@ -46,6 +47,7 @@ from everstep.runtime.recorder import TROUBLE, Durability
 from everstep.runtime.step_options import ABSENT, check_name
 from everstep.runtime.steps import Ticket, begin, call, value_body
 from everstep.snapshot.saver import Saver
+from everstep.store.driven import driven_in
 from everstep.store.journal import load_result, pack_body, result_body
 from everstep.store.model import Checkpoint, when
 from everstep.store.reading import Loaded, checked, load
@@ -71,6 +73,7 @@ class Run(Driver):
         self._closing = False
         self._saves = 0
         self._result: Any = None
+        self._buried = 0  # after how many deaths it was given up, when it was opened
         self._returned: tuple[int, bytes | None, list[tuple[bytes, bytes]]] = (0, None, [])
 
     def __repr__(self) -> str:
@@ -115,6 +118,7 @@ class Run(Driver):
             row = held.row
             # Who died with it may be forgotten where another worker took it meanwhile and could not drive it.
             self._unsure = held.before is not None or (held.deaths > 0 and row.status == Status.RUNNING)
+            died = held.before is not None
         else:
             first = self._find() or self._create()
             if first is None:
@@ -122,15 +126,30 @@ class Run(Driver):
             if self._dry:
                 self._ready(verified(first), state)
                 return
+            died = first.worker is not None and self._store.backend.holder(first) is None
             row = verified(self._keeper.acquire(first.id))
             self._unsure = first.worker is not None or row.epoch > first.epoch + 1  # its last driver never gave it back, or nobody knows
         with self._given_back_on_error(row):
             self._refuse_overtaken(row)
+            if died and self._mode.workflow:
+                row = self._count_death(row)
             self._fire("before_resume" if row.head_seq > 1 else "before_run", row=row)
             self._ready(row, state)
             self._say_running()
         if row.head_seq > 1:
             self._fire("after_resume", row=row)
+
+    def _count_death(self, row: RunRow) -> RunRow:
+        """Before anything that could kill this process, too: write down that the last one died. After too many, the run is given up."""
+        store, held = cast(Host, self._store), self._mode.held
+        found = deaths.with_one_more(store.backend, row)
+        if held is not None:
+            found = found._replace(number=held.deaths)
+        if found.number < self._mode.max_deaths:
+            return deaths.note_death(store, row, found)
+        self._row = deaths.bury(store, row, found)
+        self._buried = found.number
+        raise Interrupted(row.id, deaths.DEAD)
 
     def _find(self) -> RunRow | None:
         id = self._given[0]
@@ -226,21 +245,39 @@ class Run(Driver):
 
     def _say_running(self) -> None:
         row, _ = self._open()
+        about, is_new = self._as_driver()
         if "cancel" in self._letters:
             reason = told(self._letters["cancel"])
             end(self, Ending(Status.CANCELLED, reason=reason))
             raise Interrupted(row.id, reason)
         self._read += [name for name in self._letters if name in ("pause", "retry", START) or name.startswith("child:")]
-        if row.status == Status.RUNNING and not self._read:
+        if row.status == Status.RUNNING and not self._read and not is_new:
             return
         chain = Chain(self._store.framer, row, row)
-        chain.status(Status.RUNNING, worker=self._worker)
+        chain.status(Status.RUNNING, worker=self._worker, **about)
         commit = self._carry(chain.commit())
         self._store.backend.commit(commit)
         self._row = commit.run
         for name in commit.read:
             self._letters.pop(name, None)
         self._letters_known = commit.waiting
+
+    def _as_driver(self) -> tuple[dict[str, Any], bool]:
+        """What the journal is to say about the code that drives the run from here on, and whether it does not say so yet.
+
+        Code without a version leaves the version of the driver before: what that one recorded is still there.
+        """
+        mode, played = self._mode, self._played
+        if not mode.workflow:
+            return {}, False
+        before = driven_in(played.start, played.records)
+        version = before.version if mode.version is None else mode.version
+        about: dict[str, Any] = {"version": version}
+        if not before.ever and mode.definition != played.start.get("definition"):
+            about["definition"] = mode.definition
+        if mode.by_hand and deaths.is_buried(played.status):
+            about["allowed_deaths"] = mode.max_deaths
+        return about, version != before.version
 
     def _abandon(self) -> None:
         """Let go of a run that was opened and never used."""

@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from everstep.backends.base import Query
-from everstep.backends.queues import START, Claimed
+from everstep.backends.queues import Claimed
 from everstep.clock import clock
 from everstep.errors import (
     Conflict,
@@ -35,28 +35,24 @@ from everstep.errors import (
     StoreFailed,
     TransactionUnknown,
     UnknownWorkflow,
-    WorkerDied,
 )
 from everstep.records import RunRow, Status
 from everstep.runtime import operate, orders, schedules, signals
 from everstep.runtime import workflow as flows
 from everstep.runtime.bell import Bell
 from everstep.runtime.crew import Crew
-from everstep.runtime.ending import DEAD
+from everstep.runtime.deaths import DEAD, MAX_DEATHS, counted, give_back, recorded_deaths
 from everstep.runtime.enqueue import DEFAULT, check_queue
 from everstep.runtime.host import Host
 from everstep.runtime.offload import offload
 from everstep.runtime.outcome import Outcome
-from everstep.runtime.playback import taken_over
+from everstep.runtime.presence import Presence
 from everstep.runtime.suspects import Suspects
 from everstep.shape import Shape, field
-from everstep.store.journal import error_body
 from everstep.store.places import restore_places
-from everstep.store.writing import Chain
 
 LOOK_SECONDS = 1.0
 ORPHANS_SECONDS = 5.0
-MAX_DEATHS = 5
 _FORGET_SECONDS = 60.0
 _LONGEST_PAUSE = 60.0
 _READ_AGAIN = 3
@@ -72,7 +68,6 @@ class Job(Shape):
     run: str
     workflow: str | None
     queue: str | None
-    row: RunRow | None = None  # where it was claimed: its lease is released if it can't be driven
     attempt: Any = None
     told_to_stop: bool = False
     began: float = field(default_factory=time.monotonic)
@@ -129,8 +124,9 @@ class Worker:
         self._broken: dict[str, int] = {}  # runs under which the store failed, and how often in a row
         self._hopeless: StoreFailed | None = None
         self._suspects = Suspects(max_deaths)
-        self._looked = self._orphans = 0.0
+        self._looked = self._orphans = self._checked = 0.0
         self._lenient_until = 0.0  # after an outage: who could not renew a lease for so long is not taken for dead at once
+        self._presence = Presence(store, self.queues, concurrency, recover)
         self._heard: int | None = None  # a signal that nobody was told of yet
 
     def run(self, until_idle: bool = False) -> None:
@@ -147,6 +143,7 @@ class Worker:
                 self._loop(crew, until_idle)
         finally:
             silence()
+            self._presence.end()
             self._tell_of_signal()
             self._say("stopped")
 
@@ -197,7 +194,8 @@ class Worker:
         free = 0 if self._suspects.one_is_alone(self._store.backend, self.jobs) else self.concurrency - len(self.jobs)
         not_these = [*self._left, *list(self.jobs)]  # also what is driven here: others take it for abandoned if this process was asleep
         taken = self._store.keeper.claim(self.queues, flows.known(), free, not_these) if free else []
-        for claimed in self._suspects.choose(taken, bool(self.jobs), self._decline):
+        taken = [counted(self._store, claimed) for claimed in taken]
+        for claimed in self._suspects.choose(self._store.backend, taken, bool(self.jobs), self._decline):
             self._begin(crew, claimed)
         self._carry_out_orders()  # after that: what is wrong with an order or a schedule keeps nobody from working
         self._look_after_others(crew)
@@ -228,14 +226,14 @@ class Worker:
             return
         self.counts.taken += 1
         self.counts.taken_over += claimed.before is not None
-        job = Job(claimed.run, claimed.row.workflow, claimed.queue, claimed.row)
-        self._submit(crew, job, lambda: self._take_up(claimed), before=claimed.before)
+        job = Job(claimed.run, claimed.row.workflow, claimed.queue)
+        self._submit(crew, job, lambda: flows.take_up(self._store, claimed, self._max_deaths), before=claimed.before)
 
-    def _decline(self, run: str, row: RunRow) -> None:
+    def _decline(self, claimed: Claimed) -> None:
         """Leave a run to a worker that has nothing else to do, or to this one when it has."""
-        self._left[run] = time.monotonic() + LOOK_SECONDS
+        self._left[claimed.run] = time.monotonic() + LOOK_SECONDS
         self._store.keeper.released()
-        self._store.keeper.release(row)
+        give_back(self._store, claimed)
 
     def _submit(self, crew: Crew, job: Job, prepare: Prepare, **about: Any) -> None:
         self.jobs[job.run] = job
@@ -304,43 +302,16 @@ class Worker:
         self._count("given_back", job, "given back", reason=error.message, code=error.code)
 
     def _settled(self, job: Job, outcome: Outcome) -> None:
+        if outcome.reason == DEAD:
+            self.counts.dead += 1
+            error = outcome.error.message if isinstance(outcome.error, EverstepError) else str(outcome.error)
+            self._say("dead-letter", run=job.run, workflow=job.workflow, deaths=outcome.report.deaths, error=error)
+            return
         name = outcome.status if outcome.status in ("succeeded", "failed", "waiting", "cancelled") else "given_back"
         said = {} if outcome.error is None else {"error": f"{type(outcome.error).__qualname__}: {outcome.error}"}
         if outcome.reason:
             said["reason"] = outcome.reason
         self._count(name, job, outcome.status, **said)
-
-    def _take_up(self, claimed: Claimed) -> flows.Attempt | None:
-        """The attempt to drive a run that was claimed; None if too many workers died with it."""
-        if claimed.deaths < self._max_deaths:
-            return flows.take_up(self._store, claimed)
-        row = claimed.row
-        assert row is not None
-        try:
-            self._bury(row, claimed.deaths)
-        except BaseException:
-            with suppress(EverstepError):  # the keeper gives it back later
-                self._store.keeper.release(row)
-            raise
-        return None
-
-    def _bury(self, row: RunRow, deaths: int) -> None:
-        """One worker after the other died with this run, and it did not get on: it is not tried again by itself."""
-        store = self._store
-        chain = Chain(store.framer, row, row)
-        chain.entries([taken_over()])
-        if row.status != Status.RUNNING:
-            chain.status(Status.RUNNING)
-        error = WorkerDied(f"{deaths} workers died one after the other while they drove run {row.id!r}, and it did not get on")
-        chain.status(Status.FAILED, error=error_body(error), deaths=deaths)
-        commit = chain.commit(worker=None, since=0, tags=tuple(dict.fromkeys((*row.tags, DEAD))))
-        commit.read = [START]
-        try:
-            store.backend.commit(commit)
-        finally:
-            store.keeper.released()
-        self.counts.dead += 1
-        self._say("dead-letter", run=row.id, workflow=row.workflow, deaths=deaths, error=error.message)
 
     def _look_after_others(self, crew: Crew) -> None:
         """Once a second: what dead workers left, what is to be fired, and what waits outside of queues."""
@@ -356,6 +327,7 @@ class Worker:
         backend = self._store.backend
         for run in [run for run, until in self._left.items() if until < now]:
             del self._left[run]
+        self._be_present(now)
         lenient = now < self._lenient_until
         freed = 0 if lenient else backend.free()
         if freed:
@@ -367,6 +339,12 @@ class Worker:
             if now - self._orphans >= ORPHANS_SECONDS and not lenient:
                 self._orphans = now
                 self._adopt(crew)
+
+    def _be_present(self, now: float) -> None:
+        self._presence.tell()
+        if now - self._checked >= ORPHANS_SECONDS:
+            self._checked = now
+            self._presence.check()
 
     def _fire(self) -> None:
         """What schedules have due. One that cannot be fired is told of when that is new, not every second."""
@@ -412,10 +390,13 @@ class Worker:
                 self._resume(crew, row)
 
     def _resume(self, crew: Crew, row: RunRow) -> None:
-        free = len(self.jobs) < self.concurrency
-        if free and row.workflow in flows.known() and row.id not in self.jobs and row.id not in self._left:
+        free = len(self.jobs) < self.concurrency and not self._suspects.one_is_alone(self._store.backend, self.jobs)
+        if not free or row.workflow not in flows.known() or row.id in self.jobs or row.id in self._left:
+            return
+        deaths = recorded_deaths(self._store.backend, row).number + (row.worker is not None)
+        if self._suspects.may_begin(self._store.backend, row, deaths, bool(self.jobs)):
             job = Job(row.id, row.workflow, None)
-            self._submit(crew, job, lambda: flows.attempt_of(self._store, row.id, None, "normal", False, {}))
+            self._submit(crew, job, lambda: flows.recover(self._store, row.id, self._max_deaths))
 
     def _leave(self, run: str, reason: str) -> None:
         """A run that cannot be driven here is not asked for again for a while: another worker may know it."""

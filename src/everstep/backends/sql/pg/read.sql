@@ -97,6 +97,11 @@ WHERE p.upto - (p.seq + p.count - p.first) < %s ORDER BY p.last, r.seq LIMIT %s
 -- The newest position.
 SELECT position FROM {schema}.feed_end
 
+-- name: workers
+-- All workers that were not seen dead, by the time at which they started, each with whether its time has not ended.
+SELECT id, host, pid, boot, started_at, expires_boot, expires_at, process, ends > {schema}.now_us() FROM {schema}.workers
+ORDER BY started_at, id
+
 -- name: holder
 -- The worker that holds a lease, and whether its time has not ended by the server's clock.
 SELECT id, host, pid, boot, started_at, expires_boot, expires_at, process, ends > {schema}.now_us() FROM {schema}.workers WHERE id = %s

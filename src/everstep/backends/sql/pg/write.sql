@@ -28,6 +28,14 @@ SELECT code, waiting, epoch_now, seq_now FROM {schema}.commit_run(
     %b::text[], %b::text[], %b::bigint[], %b::bigint[], %b::bytea[], %b::bytea[], %b::text[], %b::text[], %b::bytea[], %b::bytea[]
 )
 
+-- name: refuse_taken
+-- The last statement of a transaction that creates runs. It divides by zero, which undoes the transaction, where another run has one of
+-- the ids and the caller did not know that.
+SELECT 1 / CASE WHEN EXISTS (
+    SELECT 1 FROM unnest(%s::text[], %s::bytea[]) AS made (id, key) JOIN {schema}.runs r ON r.id = made.id
+    WHERE r.key <> made.key AND made.id <> ALL (%s::text[])
+) THEN 0 ELSE 1 END
+
 -- name: commit_task
 -- One commit of one run that gives it a place in a queue.
 SELECT code, waiting, epoch_now, seq_now FROM {schema}.commit_run(
