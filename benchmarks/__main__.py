@@ -36,6 +36,7 @@ ROWS = {
     "listing": "newest 20 of 10,000 checkpoints and of 100,000 runs",
     "fsyncs": "fsyncs for each checkpoint",
     "upkeep": "prune and gc of 10,000 checkpoints beside a writer: seconds, space given back, the writer's longest wait",
+    "expired": "verify, gc and retention of 100,000 finished runs on SQLite and PostgreSQL: seconds, memory, a writer's longest wait",
     "retention": "deciding which of 100,000 checkpoints stay",
     "limits": "1,000 writers on one run, 1,000 runs at once, 20 processes: nothing lost",
     "postgres": "a durable checkpoint and a durable step in PostgreSQL: floor, round trips",

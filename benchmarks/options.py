@@ -38,6 +38,7 @@ class Options:
     process_turns: int = 200
     pruned: int = 10_000
     decided: int = 100_000
+    expired_runs: int = 100_000
     quiet_seconds: float = 5.0
     verified_turns: int = 10_000
     verified_states: int = 3
@@ -83,6 +84,7 @@ def quick(folder: Path, peers: bool) -> Options:
         process_turns=50,
         pruned=2_000,
         decided=20_000,
+        expired_runs=10_000,
         quiet_seconds=1.5,
         verified_turns=2_000,
         verified_states=1,

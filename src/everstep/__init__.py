@@ -1,6 +1,10 @@
 """Everstep: the memory that long-running agents and workflows can't lose."""
 
+import sys
 from typing import TYPE_CHECKING, Any
+
+if sys.platform == "win32":
+    raise ImportError("Everstep does not run on Windows: use it inside WSL (https://learn.microsoft.com/windows/wsl), which is Linux")
 
 if TYPE_CHECKING:
     from everstep.api import Store, open

@@ -30,7 +30,10 @@ if TYPE_CHECKING:  # what drives runs is imported when a run is opened
     from everstep.runtime.run import Run
     from everstep.runtime.schedules import Missed
     from everstep.runtime.schedules import Schedule as Scheduled
+    from everstep.runtime.stranded import Stranded
     from everstep.runtime.worker import Worker
+    from everstep.runtime.workers import LiveWorker
+    from everstep.store.model import RunInfo
     from everstep.store.upkeep.cleanup import Schedule
     from everstep.store.upkeep.retention import Retention
 
@@ -134,6 +137,25 @@ class Store(Host):
 
         return queueing.enqueue(self, workflow, args, kwargs, id, Task(queue, priority, key, dedupe), delay, connection)
 
+    def enqueue_many(
+        self,
+        items: Iterable[Mapping[str, Any]],
+        /,
+        *,
+        workflow: Callable[..., Any] | str | None = None,
+        queue: str = "default",
+        priority: int = 0,
+        delay: float | timedelta | None = None,
+    ) -> list[Enqueued]:
+        """Enqueue many runs in one transaction, all or none; return an `Enqueued` for each item, in order.
+
+        An item is a dict with the arguments of `enqueue`: workflow, args (a list), kwargs (a dict), id, queue, priority, delay, key and
+        dedupe. The keywords here are the defaults of items that leave them out. Inside a run this is one step.
+        """
+        from everstep.runtime.bulk import enqueue_many
+
+        return enqueue_many(self, items, workflow, queue, priority, delay)
+
     def limit(
         self, queue: str, *, concurrency: int | None = None, per_key: int | None = None, rate: tuple[int, float] | None = None
     ) -> None:
@@ -150,6 +172,18 @@ class Store(Host):
         from everstep.runtime.enqueue import queues
 
         return queues(self, minutes)
+
+    def workers(self) -> list[LiveWorker]:
+        """The processes that are alive and drive runs of this store, with their queues, the versions of their workflows, and their runs."""
+        from everstep.runtime.workers import workers
+
+        return workers(self)
+
+    def stranded(self) -> list[Stranded]:
+        """The runs that no live worker will take, each with the reason: no worker of its queue, of its workflow, or of its version."""
+        from everstep.runtime.stranded import stranded
+
+        return stranded(self)
 
     def worker(
         self,
@@ -226,13 +260,27 @@ class Store(Host):
         """
         from everstep.runtime import workflow as flows
 
-        return flows.resume(self, run_id, from_step, replay, anyway, {"accept": _names(accept), "budget": budget, "timeout": timeout})
+        return flows.resume(
+            self, run_id, from_step, replay, anyway, {"accept": _names(accept), "budget": budget, "timeout": timeout, "by_hand": True}
+        )
 
     def can_resume(self, run_id: str) -> Resumable:
         """Whether `resume` would go on with a run here and now, and the reasons if not."""
         from everstep.runtime.resumable import can_resume
 
         return can_resume(self, run_id)
+
+    def failed_by(self, error: str, limit: int | None = None) -> list[RunInfo]:
+        """The failed runs whose error is of that class, or was caused by one; the oldest first: `store.failed_by("StoreUnreachable")`."""
+        from everstep.runtime import failures
+
+        return failures.failed_by(self, error, limit)
+
+    def resume_failed(self, error: str, limit: int | None = None) -> list[str]:
+        """Have all of them tried again from where they failed, by workers or by `wake`; gives their ids."""
+        from everstep.runtime import failures
+
+        return failures.resume_failed(self, error, limit)
 
     def answer(self, run_id: str, gate: str, value: Any, by: str | None = None, early: bool = False) -> None:
         """Answer a gate. The first answer stands; the run goes on with `resume` or `wake`.

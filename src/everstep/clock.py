@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
-from pathlib import Path
+
+from everstep import system
 
 
 class Clock:
@@ -21,16 +22,12 @@ class Clock:
         return time.time_ns() // 1000
 
     def boot_us(self) -> int:
-        kind = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-        return time.clock_gettime_ns(kind) // 1000
+        return system.boot_ns() // 1000
 
     def boot_id(self) -> str:
-        """Name this boot of the machine; where the system has no name for it, the boot's wall time to ten seconds."""
+        """The name of this boot of the machine; see `system.boot_id`."""
         if self._boot_id is None:
-            try:
-                self._boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-            except OSError:
-                self._boot_id = f"boot-{(self.now_us() - self.boot_us()) // 10_000_000}"
+            self._boot_id = system.boot_id()
         return self._boot_id
 
 

@@ -7,10 +7,11 @@
     ├── InvalidArgument     E104  an argument that makes no sense
     │   └── InvalidConfig   E105  a setting that makes no sense, with its file and line
     ├── NotFound            E201  a run, checkpoint or ref that does not exist
-    ├── AmbiguousRef        E202  an id prefix that fits several runs
+    ├── AmbiguousRef        E202  an id prefix that fits several runs (reading commands only)
     ├── RunExists           E203  an id that is taken
     ├── PrunedCheckpoint    E204  a checkpoint whose state was dropped by retention (a NotFound)
     ├── AlreadyQueued       E205  a run with the same dedupe waits in the queue (a RunExists)
+    ├── RunDeleted          E206  the run was deleted while it was read (a NotFound)
     ├── LeaseHeld           E301  another writer has the run open
     ├── LostLease           E302  this writer was overtaken
     ├── Conflict            E303  the run moved on underneath this write
@@ -18,6 +19,8 @@
     ├── RunBusy             E305  two threads save through one handle at once
     ├── UnknownWorkflow     E306  a run of a workflow that this process doesn't know
     ├── IllegalTransition   E307  a status that cannot follow another
+    ├── Reentered           E308  a store was used in the middle of a save of the same thread
+    ├── AmbiguousRun        E309  it can't be told which run the calling code belongs to
     ├── StoreError          E400  the store itself failed
     │   ├── NotAStore       E401  the file is something else
     │   ├── NewerFormat     E402  written by a newer Everstep
@@ -28,7 +31,12 @@
     │   ├── StoreBusy       E407  another process kept the store locked too long
     │   ├── UnknownBackend  E408  no backend for that URL
     │   ├── RolledBack      E409  an older store stands in the place of a newer one
-    │   └── StoreUnreachable E410  the server does not answer
+    │   ├── StoreUnreachable E410  the server does not answer
+    │   ├── LeftoverFiles   E411  files of another store lie where a store is to be created
+    │   ├── ForeignWal      E412  the WAL beside the store belongs to another file
+    │   ├── UnsuitableEncoding E415  the database cannot hold every text
+    │   ├── HistoryChanged  E416  an events cursor belongs to a history that is gone
+    │   └── SecondPath      E417  the store's file is reached by two paths
     ├── Damaged             E500  stored bytes are not what was saved
     │   ├── DamagedRecord   E501
     │   ├── DamagedChunk    E502
@@ -46,9 +54,11 @@
     ├── TransactionEnded    E609  a transactional step ended its own transaction
     ├── TransactionUnknown  E610  nobody knows whether the transaction of a step was committed
     ├── WorkerDied          E611  one worker after the other died with this run
-    └── ExitInWorkflow      E612  a workflow tried to end its worker
+    ├── ExitInWorkflow      E612  a workflow tried to end its worker
+    └── OtherVersion        E613  a run was driven by another version of its workflow (a DefinitionChanged)
     (BaseException)
     └── Suspended           E620  not an error: unwinds a program whose run stops here
+        ├── AttemptLost     E413  the store failed under this attempt; the run is given back
         ├── Waiting         E621  the run waits for an answer or for a time
         └── Interrupted     E622  a signal, a budget, a timeout or an operator stopped the run
 
@@ -184,6 +194,17 @@ class PrunedCheckpoint(NotFound):
         super().__init__(f"the state of {run}@{number} was pruned", remedy=f"The nearest that were kept: {near}." if near else None)
 
 
+class RunDeleted(NotFound):
+    """The run was deleted while it was read, or after a view of it was made."""
+
+    code = "E206"
+    remedy = "Nothing is damaged. Read another run: store.runs() lists what there is."
+
+    def __init__(self, run: str):
+        self.run = run
+        super().__init__(f"run {run!r} was deleted, so its states cannot be read any more")
+
+
 class LeaseHeld(EverstepError):
     """Another writer has the run open."""
 
@@ -247,11 +268,43 @@ class IllegalTransition(EverstepError):
         super().__init__(f"run {run!r} is {before}, so it cannot become {after}")
 
 
+class Reentered(EverstepError):
+    """A signal handler or a finalizer used a store in the middle of a save of the same thread."""
+
+    code = "E308"
+    remedy = (
+        "Let a signal handler only note the signal and save after it, or save in another thread; close what saves before it is "
+        "collected, with a with block or contextlib.closing."
+    )
+
+
+class AmbiguousRun(EverstepError):
+    """It can't be told which run the calling code belongs to."""
+
+    code = "E309"
+    remedy = (
+        "Use the handle of the run that is meant: run.step(function, ...), run.gate(...). If the generator is one half of a block, "
+        "decorate it with contextlib.contextmanager or asynccontextmanager."
+    )
+
+    def __init__(self, runs: list[str]):
+        self.runs = runs
+        names = " and ".join(repr(run) for run in runs)
+        super().__init__(f"it can't be told whether this code belongs to run {names}: a generator that is not running opened it")
+
+
 class StoreError(EverstepError):
     """The store failed."""
 
     code = "E400"
     remedy = "Look at the cause below; store.verify() tells whether the data is whole."
+    place: str | None = None
+    """Which store failed, by its url or by the path of its file; None where the error does not come from a backend."""
+
+    def of(self, place: str) -> StoreError:
+        """Note which store failed."""
+        self.place = place
+        return self
 
 
 class NotAStore(StoreError):
@@ -296,6 +349,8 @@ class StoreFailed(StoreError):
     code = "E405"
     remedy = "Check the disk, open the store again and look at the head before you go on."
     written: Written = "unknown"
+    lasting = False
+    """Whether this handle of the store writes no more, so that only opening the store again helps."""
 
 
 class StoreClosed(StoreError):
@@ -333,6 +388,41 @@ class StoreUnreachable(StoreError):
     remedy = (
         "Check that the server runs and can be reached. If it is unknown whether a save happened, open the run again and look at its head."
     )
+
+
+class LeftoverFiles(StoreError):
+    """Files of another store lie where a store is to be created."""
+
+    code = "E411"
+    remedy = "Put the store's file back, or move the files beside it to another folder."
+
+
+class ForeignWal(StoreError):
+    """The WAL beside the store belongs to another file."""
+
+    code = "E412"
+    remedy = "Put the file back that the WAL belongs to, or move the WAL to another folder."
+
+
+class UnsuitableEncoding(StoreError):
+    """The encoding of the database cannot hold every text."""
+
+    code = "E415"
+    remedy = "Make a database in UTF8 and use it instead (createdb -E UTF8 -T template0 NAME)."
+
+
+class HistoryChanged(StoreError):
+    """The cursor of an event reader belongs to a history that this store does not have any more."""
+
+    code = "E416"
+    remedy = "Read all events again with store.events(after=0), and skip those that were handled before."
+
+
+class SecondPath(StoreError):
+    """The store's file is reached by two paths, and each would have a WAL of its own."""
+
+    code = "E417"
+    remedy = "Use one path to the store in every program. Remove hard links, and mount the folder of the store instead of the file."
 
 
 class Damaged(EverstepError):
@@ -507,6 +597,13 @@ class ExitInWorkflow(EverstepError):
     remedy = "Return from the workflow, or raise an Exception: a worker has other runs to drive. Then resume the run: store.resume(run_id)."
 
 
+class OtherVersion(DefinitionChanged):
+    """A run was driven by another version of its workflow than this process has."""
+
+    code = "E613"
+    remedy = "Start a worker that has that version, or continue under this one: store.resume(run_id)."
+
+
 class Suspended(BaseException):
     """A run stops here for now. No error: everything up to here is recorded, and `except Exception` must not catch it."""
 
@@ -519,6 +616,17 @@ class Suspended(BaseException):
 
     def __str__(self) -> str:
         return f"{self.message} [{self.code}]\n{self.remedy}"
+
+
+class AttemptLost(Suspended):
+    """The store failed under this attempt. Nothing more of it is recorded; the run is given back and can be resumed."""
+
+    code = "E413"
+    remedy = "Let it pass. The run stays running and continues from its journal: a worker does that, or store.resume(run_id)."
+
+    def __init__(self, run: str, error: EverstepError):
+        self.run, self.error = run, error
+        super().__init__(f"the store failed while run {run!r} was driven, so this attempt ends: {error.message}")
 
 
 class Waiting(Suspended):

@@ -1,6 +1,7 @@
 """Names: run ids, worker ids, and the refs that point at checkpoints. No I/O.
 
-A ref is `RUN`, `RUN@7`, `RUN@tag`, `RUN~2` or `@last`, where RUN may be a unique prefix of an id.
+A ref is `RUN`, `RUN@7`, `RUN@tag` or `RUN~2`. In code RUN is an exact id. The command line also reads `@last` and unique prefixes of ids, and
+turns them into exact ones (`cli.naming`).
 Run ids are chosen by the caller or made here; `@`, `~`, white space and control characters are not
 allowed in them because refs and terminals give those a meaning.
 """
@@ -42,7 +43,7 @@ def check_tag(name: str, what: str = "tag") -> str:
 
 
 class Ref(Shape, frozen=True):
-    """A parsed ref. `run` is an id or a prefix of one, or None for @last; `at` a number, a tag or None for the head."""
+    """A parsed ref. `run` is an id (at the command line perhaps a prefix), or None for @last; `at` a number, a tag or None for the head."""
 
     text: str
     run: str | None
@@ -52,7 +53,7 @@ class Ref(Shape, frozen=True):
 
 def parse_ref(text: str) -> Ref:
     if not isinstance(text, str) or not text:
-        raise InvalidArgument(f"{text!r} is no ref", remedy="A ref is RUN, RUN@7, RUN@tag, RUN~2 or @last.")
+        raise InvalidArgument(f"{text!r} is no ref", remedy="A ref is RUN, RUN@7, RUN@tag or RUN~2, with the exact id of the run.")
     body, tilde, steps = text.partition("~")
     if tilde and not (steps.isascii() and steps.isdigit()):
         raise InvalidArgument(f"{text!r} is no ref: after ~ stands a number", remedy="RUN~2 is two checkpoints before the head.")
@@ -63,7 +64,9 @@ def parse_ref(text: str) -> Ref:
         return Ref(text, None, _at(body[6:], text), back)
     run, at_sign, at = body.partition("@")
     if not run:
-        raise InvalidArgument(f"{text!r:.100} is no ref: before @ stands a run", remedy="A ref is RUN, RUN@7, RUN@tag, RUN~2 or @last.")
+        raise InvalidArgument(
+            f"{text!r:.100} is no ref: before @ stands a run", remedy="A ref is RUN, RUN@7, RUN@tag or RUN~2, with the exact id of the run."
+        )
     check_id(run)
     return Ref(text, run, _at(at, text) if at_sign else None, back)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter, OrderedDict, deque
 from collections.abc import Iterable
+from enum import Enum
 from functools import lru_cache
 from pathlib import PurePath
 from typing import Any
@@ -20,8 +21,31 @@ KEYS = (
     "password", "passwd", "passphrase", "pwd", "secret", "*_secret", "secret_key", "token", "access_token", "refresh_token", "id_token",
     "auth_token", "bearer_token", "session_token", "api_token", "api_key", "*_api_key", "x_api_key", "access_key", "*_access_key",
     "secret_access_key", "private_key", "*_private_key", "authorization", "proxy_authorization", "cookie", "set_cookie", "credential",
-    "credentials", "client_secret", "*_password",
+    "credentials", "client_secret", "*_password", "*_passwd", "*_pwd", "*_passphrase",
 )  # fmt: skip
+# db_pass and dbPass are passwords; compass and bypass are not, nor is a first pass.
+_PASS = re.compile(r"(?:^|(?P<before>[A-Za-z]{0,20})(?:[^A-Za-z]|(?<=[a-z])(?=P)))(?:pass|Pass|PASS)[\W\d_]{0,6}$")
+_ORDINARY = frozenset(
+    (
+        "by",
+        "com",
+        "over",
+        "under",
+        "first",
+        "second",
+        "third",
+        "next",
+        "last",
+        "final",
+        "single",
+        "multi",
+        "one",
+        "two",
+        "boarding",
+        "season",
+        "compiler",
+    )
+)
 
 _START = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrtf]))"  # of a word; one that follows an escaped line end begins there, too
 # What a text must hold, in small letters, to be looked at more closely; and the expression. None of them goes back over what it has read
@@ -44,8 +68,8 @@ BUILT_IN: dict[str, tuple[tuple[tuple[str, ...], str], ...]] = {
         (("bearer ", "basic "), rf"{_START}(?i:bearer) {{1,4}}[A-Za-z0-9._~+/=-]{{8,}}+|{_START}(?i:basic) {{1,4}}[A-Za-z0-9+/=]{{16,}}+"),
         (("eyj",), r"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrtf]))eyJ[A-Za-z0-9_-]{8,4096}+\.[A-Za-z0-9_-]{2,65536}+\.[A-Za-z0-9_-]*+"),  # JWT
         (
-            ("private key-----",),
-            r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----(?:[^-]++|-(?!----END ))*+(?:-----END [A-Z ]{0,40}PRIVATE KEY-----)?",
+            ("private key",),
+            r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?:[^-]++|-(?!----END ))*+(?:-----END [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----)?",
         ),
         (("://",), r"(?<=://)[^\s/:@\"']{0,200}+:[^\s/@\"']{1,200}+(?=@)"),  # user:password@host in a URL
     ),
@@ -53,10 +77,20 @@ BUILT_IN: dict[str, tuple[tuple[tuple[str, ...], str], ...]] = {
 }
 # password = "x", "password": "x", password=x: what a text says that shows a value by its name
 _NAME = re.compile(r"""(?<![\w-])([A-Za-z_][\w-]{1,60}+)\\?["']?\ {0,2}[:=]\ {0,2}""")
-_VALUE = re.compile(r"""\\?"[^"\\\n]{1,400}+\\?"|\\?'[^'\\\n]{1,400}+\\?'|[^\s"'\\,;&<>()\[\]{}]{1,400}+""")
-_NO_SECRETS = ("None", "null", "true", "false", "True", "False")
+# A value in quotes, on several lines too, or a word. Then what is tried where a quote has no end, and a block of lines under a name.
+_VALUE = re.compile(
+    r"""\\"(?:[^"\\]|\\(?!"))*+\\"|\\'(?:[^'\\]|\\(?!'))*+\\'|"""
+    r'''"""(?:[^"\\]|\\.|"(?!""))*+"""|"(?:[^"\\]|\\.)*+"|'(?:[^'\\]|\\.)*+'|[^\s"'\\,;&<>()\[\]{}]++''',
+    re.DOTALL,
+)
+_OPEN = re.compile(r"""\\?["'][^\n]++""")
+_BLOCK = re.compile(r"(?:[|>][-+0-9]{0,2})?[ \t]*(?:\r?\n[ \t]++[^\n]*+)++")
+_NO_SECRETS = ("None", "null", "true", "false", "True", "False", '""', "''", '\\"\\"', "\\'\\'")
+_NUMBER = re.compile(r"[-+]?[\d.,_]{1,30}%?")
 _SKELETON = str.maketrans("", "", "_- ")
-_LONGEST_NAME = 200
+_NEVER, _UNLESS_COUNT, _ALWAYS = 0, 1, 2
+_BUILT_IN_KEYS = frozenset(KEYS)
+_LONGEST_NAME, _MOST_COUNTS = 200, 10_000
 
 
 Expression = tuple[tuple[str, ...], re.Pattern[str]]
@@ -86,7 +120,9 @@ class Redactor:
         names = [_skeleton(key) for key in self.keys]
         self._exact = frozenset(name for name in names if "*" not in name)
         self._globs = tuple(name.split("*") for name in names if "*" in name)
-        self._hints = tuple(max(name.split("*"), key=len) for name in names)
+        known = [_skeleton(key) for key in self.keys if key in _BUILT_IN_KEYS]
+        self._known = frozenset(name for name in known if "*" not in name), tuple(name.split("*") for name in known if "*" in name)
+        self._hints = tuple(dict.fromkeys([max(name.split("*"), key=len) for name in names] + (["pass"] if "password" in known else [])))
         self._expressions = tuple(one for pattern in self.patterns for one in check_pattern(pattern))
         self._named = lru_cache(2048)(self._fits)
 
@@ -99,14 +135,38 @@ class Redactor:
         return cls((*KEYS, *_texts(keys, "keys")), dict.fromkeys(("api_keys", "tokens", *_texts(patterns, "patterns"))))
 
     def names(self, key: object) -> bool:
-        """Whether what stands under a key is masked."""
-        if not isinstance(key, str) or not (self._exact or self._globs):
-            return False
-        return self._named(str(key)) if len(key) <= _LONGEST_NAME else self._fits(str(key))
+        """Whether the value under a key is masked, unless it is a count (`hides` tells)."""
+        return bool(self._secrecy(key))
 
-    def _fits(self, key: str) -> bool:
+    def hides(self, key: object, value: object) -> bool:
+        """Whether a value under a key is masked. Numbers under a plural are counts: `tokens` may be 512, or a list of secrets."""
+        secrecy = self._secrecy(key)
+        return secrecy == _ALWAYS or (secrecy == _UNLESS_COUNT and not _is_count(value))
+
+    def _secrecy(self, key: object, depth: int = 0) -> int:
+        if not (self._exact or self._globs):
+            return _NEVER
+        if isinstance(key, str):
+            text = str.__str__(key)  # of an enum's member, its value and not its name
+            return self._named(text) if len(text) <= _LONGEST_NAME else self._fits(text)
+        if isinstance(key, (bytes, Enum)):
+            return self._secrecy(key.decode("latin-1") if isinstance(key, bytes) else key.value, depth + 1) if depth < 4 else _NEVER
+        if isinstance(key, tuple) and depth < 4:
+            return max((self._secrecy(part, depth + 1) for part in key[:_LONGEST_NAME]), default=_NEVER)
+        return _NEVER
+
+    def _fits(self, key: str) -> int:
         name = _skeleton(key)
-        return name in self._exact or any(_glob(parts, name) for parts in self._globs)
+        if name in self._exact or any(_glob(parts, name) for parts in self._globs):
+            return _ALWAYS
+        exact, globs = self._known
+        bare = name.rstrip("0123456789")
+        if bare != name and (bare in exact or any(_glob(parts, bare) for parts in globs)):
+            return _ALWAYS  # password1
+        if bare.endswith("s") and (bare[:-1] in exact or any(_glob(parts, bare[:-1]) for parts in globs)):
+            return _UNLESS_COUNT
+        found = _PASS.search(key[-60:]) if "password" in exact else None
+        return _UNLESS_COUNT if found is not None and (found["before"] or "").lower() not in _ORDINARY else _NEVER
 
     def text(self, text: str) -> str:
         """The text with what must not be seen masked."""
@@ -133,13 +193,16 @@ class Redactor:
     def _without_pairs(self, text: str) -> str:
         """The text without the values that stand in it beside their names."""
         parts, done, at = [], 0, 0
+        unended: set[str] = set()
         while (found := _NAME.search(text, at)) is not None:
             at = found.end()
-            value = _VALUE.match(text, at) if self.names(found[1]) else None
-            if value is not None and value[0] not in _NO_SECRETS:
-                quote = next((sign for sign in ('\\"', "\\'", '"', "'") if value[0].startswith(sign)), "")
-                parts += [text[done:at], quote, MASK, quote]
-                done = at = value.end()
+            secrecy = self._secrecy(found[1])
+            value = _value(text, found, unended) if secrecy else None
+            if value is None or value[0] in _NO_SECRETS or (secrecy == _UNLESS_COUNT and _NUMBER.fullmatch(value[0])):
+                continue
+            quote = _quote(value[0])
+            parts += [text[done:at], quote, MASK, quote if value[0].endswith(quote) else ""]
+            done = at = value.end()
         return "".join(parts) + text[done:] if parts else text
 
     def value(self, value: Any) -> Any:
@@ -199,7 +262,7 @@ class _Walk:
         changed, items = False, []
         for key, held in dict.items(value):
             new_key = self.of(key)
-            new = MASK if held is not None and self._redactor.names(key) else self.of(held)
+            new = MASK if held is not None and self._redactor.hides(key, held) else self.of(held)
             changed = changed or new_key is not key or not _same(new, held)
             items.append((new_key, new))
         if not changed:
@@ -213,7 +276,7 @@ class _Walk:
         fields = getattr(cls, "_fields", None) if isinstance(value, tuple) else None
         if isinstance(fields, tuple):
             pairs = zip(fields, value, strict=False)
-            items = [MASK if held is not None and self._redactor.names(name) else self.of(held) for name, held in pairs]
+            items = [MASK if held is not None and self._redactor.hides(name, held) else self.of(held) for name, held in pairs]
         else:
             items = [self.of(held) for held in value]
         if all(_same(new, held) for new, held in zip(items, value, strict=False)):
@@ -258,6 +321,41 @@ _PLAIN = frozenset({int, float, bool, type(None), complex})
 
 def _masked(found: re.Match[str]) -> str:
     return MASK if found[0] else ""  # an expression that fits between two characters masks nothing
+
+
+def _quote(value: str) -> str:
+    return next((sign for sign in ('\\"', "\\'", '"""', '"', "'") if value.startswith(sign)), "")
+
+
+def _value(text: str, name: re.Match[str], unended: set[str]) -> re.Match[str] | None:
+    """The value that stands behind a name. Quotes that were found to have no end are not searched for again: time stays linear."""
+    at = name.end()
+    if text[at : at + 1] in ("|", ">", "\n", "\r"):
+        before = text[max(0, name.start() - 80) : name.start()].rpartition("\n")[2]
+        block = _BLOCK.match(text, at) if not before.strip(" \t-\"'") else None  # `if token:` begins no block of secrets
+        return block or _VALUE.match(text, at)
+    quote = _quote(text[at : at + 3])
+    if quote not in unended:
+        if (value := _VALUE.match(text, at)) is not None:
+            return value
+        if quote:
+            unended.add(quote)
+    return _OPEN.match(text, at) if quote else None
+
+
+def _is_count(value: object) -> bool:
+    """Whether a value is a number, or holds nothing but numbers, as far as a short look tells."""
+    waiting, looked = [value], 0
+    while waiting:
+        one = waiting.pop()
+        looked += 1
+        if looked > _MOST_COUNTS:
+            return False
+        if isinstance(one, (dict, list, tuple)) and len(one) <= _MOST_COUNTS:
+            waiting += dict.values(one) if isinstance(one, dict) else one
+        elif not isinstance(one, (int, float)):
+            return False
+    return looked > 1 or isinstance(value, (int, float))
 
 
 def _same(new: Any, held: Any) -> bool:

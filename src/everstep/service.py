@@ -12,6 +12,7 @@ from collections.abc import Callable
 from threading import Lock, get_ident
 
 from everstep.errors import StoreBusy
+from everstep.guard import WRITER, Guard
 from everstep.nudge import Nudge
 
 _TRIES = 10
@@ -26,13 +27,18 @@ class Service:
         self._turn = turn
         self._every = every
         self._nudge = Nudge()
-        self._starting = Lock()
+        self._starting = Guard(WRITER)
         self._place = Lock()
         self._begun = Nudge()
         self._over = Lock()
         self._thread: int | None = None
         self._process = os.getpid()
         self._ended = False
+
+    @property
+    def thread(self) -> int | None:
+        """The ident of the thread, once it serves."""
+        return self._thread
 
     @property
     def started(self) -> bool:
@@ -42,6 +48,8 @@ class Service:
         """Return when it serves; where no thread is to be had, the store is busy."""
         if self._thread is not None:
             return
+        if self._starting.owned():
+            self._starting.check()  # interrupted while it starts it: waiting for the thread would not help
         self._starting.acquire()
         try:
             for _ in range(_TRIES):

@@ -184,7 +184,9 @@ def test_an_interrupted_sleeper_takes_its_work_with_it(tmp_path: Path, monkeypat
         def wait(self, _seconds: float = -1) -> bool:
             raise KeyboardInterrupt
 
-    writer.rest()
+    beside = threading.Thread(target=writer.rest)  # another thread has the lock: one that has it itself does not sleep, it is refused
+    beside.start()
+    beside.join()
     with monkeypatch.context() as patch:
         patch.setattr(leading, "Nudge", Interrupted)
         with pytest.raises(KeyboardInterrupt):

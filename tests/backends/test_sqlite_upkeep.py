@@ -14,7 +14,7 @@ import pytest
 from everstep.backends import sqlite_format
 from everstep.backends.base import Commit
 from everstep.backends.sqlite import SqliteBackend
-from everstep.errors import Damaged, NotAStore, NotFound, RolledBack
+from everstep.errors import Damaged, ForeignWal, LeftoverFiles, NotAStore, NotFound, RolledBack
 from everstep.records import RunRow
 from everstep.testing.rows import new_run, next_commit
 
@@ -120,10 +120,13 @@ def test_a_removed_wal_is_noticed(tmp_path: Path) -> None:
     backend.close()
 
 
-def test_a_new_store_in_the_place_of_a_removed_one_is_fine(tmp_path: Path) -> None:
+def test_a_new_store_in_the_place_of_a_removed_one_is_fine_once_its_witness_is_removed_too(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     filled(path, 3)[0].close()
     path.unlink()
+    with pytest.raises(LeftoverFiles, match="-seen"):
+        SqliteBackend(path)
+    Path(f"{path}-seen").unlink()
     backend = SqliteBackend(path)
     assert backend.run("r") is None
     backend.close()
@@ -254,7 +257,7 @@ def test_an_old_file_under_a_newer_wal_is_refused(tmp_path: Path) -> None:
     wal = Path(f"{path}-wal").read_bytes()
     assert wal
     shutil.copy(tmp_path / "old", path)
-    with pytest.raises(RolledBack, match="not the file"):
+    with pytest.raises(ForeignWal, match="the file is older"):
         SqliteBackend(path)
     path.write_bytes(newer)  # another file by its times, but the right one
     Path(f"{path}-wal").write_bytes(wal)

@@ -155,8 +155,21 @@ LISTS: list[tuple[str, str, tuple[str, ...]]] = [
     ("gate", "gates", ("answer", "waits")),
     ("queue", "queues", ("queues",)),
     ("schedule", "schedules", ("schedules",)),
+    ("stranded", "stranded", ("queues", "--stranded")),
 ]
-FREE = {"error", "event", "worker_event", "unschedule", "config", "config_validate", "config_migrate", "codes", "demo"}
+FREE = {
+    "error",
+    "event",
+    "worker_event",
+    "unschedule",
+    "config",
+    "config_validate",
+    "config_migrate",
+    "codes",
+    "demo",
+    "workers",
+    "enqueued_batch",
+}
 
 
 def keys(text: str) -> dict[str, str]:

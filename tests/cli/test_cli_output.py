@@ -94,12 +94,14 @@ def test_a_json_answer_is_ascii_on_a_terminal_too(shop: Shop) -> None:
 
 
 def test_a_long_id_is_cut_to_a_beginning_that_resolves(shop: Shop) -> None:
-    shown = [line.split()[0] for line in shop.call("runs").ok().lines[1:]]
     with shop.open() as store:
         ids = [run.id for run in store.runs()]
-        assert [store.get(short).id for short in shown] == ids
+    listed = plain(shop.terminal("runs", columns=200).out).splitlines()[1 : len(ids) + 1]
+    shown = [line.split()[0] for line in listed]
+    assert [shop.json("show", short)["run"]["id"] for short in shown] == ids
     assert [len(short) < len(id) for short, id in zip(shown, ids, strict=True)][:2] == [True, True]
     assert set(LONG) <= set(ids)
+    assert [line.split()[0] for line in shop.call("runs").ok().lines[1:]] == ids  # a pipe gets ids that every command takes
 
 
 def test_ids_that_differ_at_their_ends_only_stay_whole_enough(empty: Shop) -> None:
@@ -108,7 +110,7 @@ def test_ids_that_differ_at_their_ends_only_stay_whole_enough(empty: Shop) -> No
         for id in ids:
             with store.run(id) as run:
                 run.checkpoint()
-    shown = [line.split()[0] for line in empty.call("runs").ok().lines[1:]]
+    shown = [line.split()[0] for line in plain(empty.terminal("runs", columns=300).out).splitlines()[1 : len(ids) + 1]]
     assert [empty.json("show", short)["run"]["id"] for short in shown] == list(reversed(ids))
     assert len(shown[0]) < 30
 

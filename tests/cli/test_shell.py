@@ -236,7 +236,7 @@ def test_a_line_is_cut_where_a_person_means_it(line: str, commands: list[list[st
 
 
 def test_the_current_run_is_taken_where_none_is_named(store: Path, folder: Path) -> None:
-    lines = ["use alp", "state n", "state @1 n", "state ~1 n", "diff @1 @2", "tag good", "state @good n", "restore beta"]
+    lines = ["use alpha", "state n", "state @1 n", "state ~1 n", "diff @1 @2", "tag good", "state @good n", "restore beta"]
     done = script(folder, *lines)
     assert done.stdout == "2\n1\n1\n~ n: 1 -> 2\n2\n", done.stderr
     assert "alpha@good is alpha@2" in done.stderr

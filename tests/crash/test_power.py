@@ -83,13 +83,23 @@ def test_everything_that_is_done_to_the_files_is_recorded(ops: list[Op]) -> None
     for op in ops:
         disk.play(op)
     state = disk.after("kept", Random(1))
-    assert sorted(name for name in state.names if not name.endswith("-locks")) == ["store.db", "store.db-seen"]
-    assert content(state, "store.db")[:16] == b"SQLite format 3\0"
+    assert sorted(name for name in state.names if not name.endswith("-locks")) == [
+        ".everstep", ".everstep/.gitignore", ".everstep/store.db", ".everstep/store.db-seen",
+    ]  # fmt: skip
+    assert content(state, ".everstep/store.db")[:16] == b"SQLite format 3\0"
     kinds = {(op.what, op.name.rpartition("-")[2]) for op in ops}
-    assert {("write", "wal"), ("sync", "wal"), ("write", "seen"), ("write", "store.db"), ("sync", "store.db"), ("sync folder", "")} <= kinds
+    assert {
+        ("write", "wal"),
+        ("sync", "wal"),
+        ("write", "seen"),
+        ("write", ".everstep/store.db"),
+        ("sync", ".everstep/store.db"),
+        ("sync folder", ".everstep"),
+        ("sync folder", ""),
+    } <= kinds
     assert any(len(op.data) > 4096 and not any(op.data) for op in ops), "the WAL was never grown"
-    assert any(op.what == "link" and op.name == "store.db" for op in ops)
-    assert any(op.what == "unlink" and op.name == "store.db-wal" for op in ops)
+    assert any(op.what == "link" and op.name == ".everstep/store.db" for op in ops)
+    assert any(op.what == "unlink" and op.name == ".everstep/store.db-wal" for op in ops)
 
 
 def test_a_commit_is_acknowledged_after_its_sync(ops: list[Op]) -> None:
@@ -99,7 +109,7 @@ def test_a_commit_is_acknowledged_after_its_sync(ops: list[Op]) -> None:
         disk.play(op)
         if op.what == "note" and b'"at": "done", "what": "checkpoint"' in op.data:
             acknowledged += 1
-            assert not [p for p in disk.pending if p.what == "write" and p.name == "store.db-wal" and any(p.data)]
+            assert not [p for p in disk.pending if p.what == "write" and p.name == ".everstep/store.db-wal" and any(p.data)]
     assert acknowledged > 10
 
 
@@ -137,6 +147,23 @@ def test_states_are_all_different_and_of_every_fate(ops: list[Op]) -> None:
         fates.add(crash.fate)
     assert len(seen) >= 250
     assert fates == set(FATES)
+
+
+def test_S4_the_folder_of_the_store_is_on_disk_before_the_first_save_is_acknowledged(ops: list[Op]) -> None:
+    """Right behind every acknowledged operation the names of the folder and of the store survive the worst loss of power."""
+    disk, looked = Disk(), 0
+    for op in ops:
+        disk.play(op)
+        if op.what == "note" and b'"at": "done"' in op.data:
+            looked += 1
+            names = disk.after("lost", Random(1)).names
+            assert ".everstep" in names, "the folder that Everstep created is lost"
+            assert ".everstep/store.db" in names
+    assert looked > 10
+
+
+def test_S4_a_store_whose_folder_is_not_synced_in_its_parent_is_caught(memory_folder: Path) -> None:
+    assert power.forgotten_parent_is_caught(memory_folder, seed=3)
 
 
 def test_no_loss_of_power_loses_what_was_acknowledged(memory_folder: Path) -> None:

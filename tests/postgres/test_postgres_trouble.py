@@ -9,6 +9,7 @@ import pytest
 from pg_proxy import Proxy
 
 from everstep.backends.base import Backend, Commit, Query
+from everstep.backends.queues import START, Task
 from everstep.backends.url import open_backend
 from everstep.errors import Conflict, InvalidArgument, LostLease, RunExists, StoreUnreachable
 from everstep.records import ZERO, Pruned, RunRow, record_fault
@@ -297,3 +298,27 @@ def test_a_value_that_cannot_be_stored_fails_its_own_commit_and_no_other_of_its_
     assert {n: type(error) for n, error in errors.items() if error is not None} == {bad: InvalidArgument}
     for n, commit in enumerate(commits):
         prove(backend, rows[n] if n == bad else commit.run)
+
+
+def wanted(name: str) -> Commit:
+    row = new_run(name, status="queued", workflow="w")
+    return Commit(row, None, letters=[new_letter(row, START, 1)], task=Task("q"))
+
+
+def test_W8_hundreds_of_runs_are_created_in_one_round_trip(backend: Backend, wire: Proxy) -> None:
+    create(backend, "r", checkpoints=1)
+    before = wire.requests
+    assert backend.create([wanted(f"n{n}") for n in range(300)]) == [True] * 300
+    assert wire.requests <= before + 20  # sent without waiting: large ones go in parts, while the answers to the first come back
+    assert len(backend.places()) == 300
+
+
+@pytest.mark.parametrize("where", ["request", "reply"])
+def test_W8_runs_whose_creation_lost_its_connection_are_created_once(backend: Backend, wire: Proxy, where: str) -> None:
+    create(backend, "r", checkpoints=1)
+    for n in range(5):
+        wire.cut = where
+        assert backend.create([wanted(f"{where}{n}.{m}") for m in range(20)]) == [True] * 20
+    assert wire.cuts == 5
+    assert len(backend.places()) == 100
+    assert backend.manifest().runs == 101

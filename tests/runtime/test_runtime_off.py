@@ -1,5 +1,7 @@
 """Everstep switched off: the same program, plain calls, no file."""
 
+import asyncio
+import inspect
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +10,9 @@ from runtime_driver import Driver
 
 import everstep
 from everstep.errors import Waiting
+from everstep.runtime.aio import AsyncRun
+from everstep.runtime.off import AsyncOffRun, OffRun
+from everstep.runtime.run import Run
 
 
 @pytest.fixture(params=["enabled", "policy"])
@@ -114,3 +119,59 @@ def test_errors_pass_through_and_a_gate_without_a_default_says_why_it_cannot_be_
 
     with pytest.raises(Waiting, match="nothing is recorded"):
         d.loop(off_store, "r", body)
+
+
+def _public(handle: Any) -> set[str]:
+    return {name for name in dir(handle) if not name.startswith("_")}
+
+
+def _same_shape(real: Any, off: Any, kind: type, off_kind: type) -> None:
+    """Every public name of a handle that records exists on one that doesn't, with the same parameters, and awaited where that is."""
+    for name in _public(kind) - {"enter", "leave"}:
+        assert hasattr(off, name), f"{off_kind.__name__} has no {name}"
+        found, other = inspect.getattr_static(kind, name), inspect.getattr_static(off_kind, name, None)
+        if not inspect.isfunction(found):
+            continue
+        assert inspect.isfunction(other), name
+        assert list(inspect.signature(found).parameters) == list(inspect.signature(other).parameters), name
+        if name != "step":  # one gives an awaitable, the other is async
+            assert inspect.iscoroutinefunction(found) == inspect.iscoroutinefunction(other), name
+    for name in ("id", "state", "number", "report", "used"):
+        assert type(getattr(off, name)) in (type(getattr(real, name)), dict), name
+    assert off.used.keys() == real.used.keys()
+
+
+def test_S8_a_run_that_is_not_recorded_has_every_public_name_of_one_that_is(off_store: everstep.Store) -> None:
+    with everstep.open("memory://") as store, store.run("a") as real, off_store.run("a") as off:
+        _same_shape(real, off, Run, OffRun)
+
+    async def main() -> None:
+        with everstep.open("memory://") as store:
+            async with store.run("a") as real, off_store.run("a") as off:
+                _same_shape(real, off, AsyncRun, AsyncOffRun)
+
+    asyncio.run(main())
+
+
+def test_S8_used_counts_where_nothing_is_recorded(off_store: everstep.Store, d: Driver) -> None:
+    @d.workflow(name="spends")
+    async def spends() -> dict[str, Any]:
+        run = d.run
+        await run.step("ask", d.plain(lambda: everstep.current().usage(tokens=7, cost=0.5)))
+        await run.map(d.plain(lambda v: v), [1, 2])
+        return dict(run.used)
+
+    used = off_store.start(spends).result
+    assert used == {"seconds": used["seconds"], "steps": 3, "tokens": 7, "cost": 0.5}
+    assert used["seconds"] >= 0
+
+
+def test_S8_an_async_condition_is_asked_where_nothing_is_recorded(off_store: everstep.Store) -> None:
+    async def no() -> bool:
+        return False
+
+    async def main() -> None:
+        async with off_store.run("a") as run:
+            assert await run.gate("g", condition=no) is False
+
+    asyncio.run(main())

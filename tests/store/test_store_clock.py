@@ -31,7 +31,7 @@ def test_runs_are_listed_in_the_order_of_their_creation_whatever_the_clock_said(
                 run.checkpoint()
             time.step(-DAY)
     assert [info.id for info in store.runs()] == ["third", "second", "first"]
-    assert store.load("@last") == {}
+    assert store.backend.manifest().last == "third"
     assert store.runs(limit=1)[0].id == "third"
 
 

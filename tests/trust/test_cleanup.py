@@ -203,15 +203,15 @@ def test_a_child_stays_while_its_caller_may_ask_for_it(places: Any, clock: FakeC
 def test_a_run_that_is_used_again_meanwhile_stays(store: everstep.Store, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> None:
     short(store, "r")
     clock.advance(2 * DAY)
-    delete = store.backend.delete
+    delete = store.backend.delete_many
 
-    def beside(row: Any) -> None:
-        monkeypatch.setattr(store.backend, "delete", delete)
+    def beside(rows: Any) -> set[bytes]:
+        monkeypatch.setattr(store.backend, "delete_many", delete)
         with store.run("r") as run:
             run.state["again"] = True
-        delete(row)
+        return delete(rows)
 
-    monkeypatch.setattr(store.backend, "delete", beside)
+    monkeypatch.setattr(store.backend, "delete_many", beside)
     assert store.cleanup(Retention(keep_within=DAY, completed="delete")).deleted == []
     assert store.load("r")["again"] is True
 

@@ -27,7 +27,7 @@ from everstep.store.proof.naive import shown_size
 from everstep.testing.clock import FakeClock
 
 NAMES = [
-    "engine", "journal mode", "sync", "file system", "permissions", "free space", "free pages", "witness", "manifest", "clock",
+    "system", "engine", "journal mode", "sync", "file system", "permissions", "free space", "free pages", "witness", "manifest", "clock",
     "unfinished runs", "leases", "size", "verify", "cleanup",
 ]  # fmt: skip
 
@@ -79,7 +79,7 @@ def test_a_store_in_memory_is_looked_at_as_far_as_there_is_something_to_see() ->
         found = store.doctor()
     assert found["file system"].level == "warn"
     assert {finding.name for finding in found} == set(NAMES) - {
-        "engine", "journal mode", "sync", "permissions", "free space", "free pages", "witness",
+        "system", "engine", "journal mode", "sync", "permissions", "free space", "free pages", "witness",
     }  # fmt: skip
 
 

@@ -120,7 +120,7 @@ def test_a_family_with_damage_is_left_alone_and_the_others_are_not(store: everst
         store.prune(Retention(keep_last=2), run=name)
     row = store.backend.run("r")
     assert row is not None
-    reachable = Collector(store.backend, Pace(None, None))._mark(row.family)
+    reachable = Collector(store.backend, Pace(None, None))._mark(row.family, store.backend.chunk_sizes(row.family))
     store.backend.sweep(row.family, [min(reachable)], store.backend.manifest().writes)
     before = fingerprint(store)[1][row.family]
     done = store.gc()
@@ -259,19 +259,25 @@ def test_a_gc_that_ignores_what_was_written_meanwhile_is_caught(places: Any, mon
     """The canary: without the stamp, what a writer brings along between looking and sweeping is lost."""
     store, other = places.open(), places.open()
     sweep = store.backend.sweep
-    monkeypatch.setattr(store.backend, "sweep", lambda family, digests, _: sweep(family, digests, store.backend.manifest().writes))
+
+    def careless(family: bytes, digests: Any, _: int) -> int:
+        revert()
+        return sweep(family, digests, store.backend.manifest().writes)
+
     with other.run("r", state={"text": ""}) as run:
-        for n in (0, 1, 2, 3, 4, 5, 6, 7):
-            run.state["text"] = long_text(n % 3)
+        for n in (0, 1, 2, 3, 4, 5, 6, 7, *[9] * 40):
+            run.state["text"] = long_text(n % 9)
             run.checkpoint()
+        run.state["text"] = long_text(10)
+        run.checkpoint()
         other.prune(Retention(keep_last=1))
 
         def revert() -> None:
             for n in range(12):
-                run.state["text"] = long_text(n % 3)
+                run.state["text"] = long_text(n % 8)
                 run.checkpoint()
 
-        once(monkeypatch, store.backend, "chunk_sizes", revert, 1)
+        monkeypatch.setattr(store.backend, "sweep", careless)
         store.gc()
     assert not other.verify("full").ok
 

@@ -172,3 +172,28 @@ def test_a_source_that_is_written_all_the_time_is_refused(source: Path, tmp_path
     with pytest.raises(StoreBusy):
         everstep.repair(source, tmp_path / "new.db")
     assert {path.name for path in tmp_path.iterdir()} == {"s.db"}
+
+
+@pytest.mark.parametrize(("where", "copies"), [("Pages._merge", True), ("SqliteBuilder.run", False)])
+def test_S8_doctor_names_what_a_killed_repair_left_and_says_how_to_remove_it(
+    where: str, copies: bool, source: Path, tmp_path: Path
+) -> None:
+    """The copies of the damaged store have no name any more once they are open; before that, doctor names them."""
+    owner, _, name = where.partition(".")
+    module = {"Pages": "sqlite_pages", "SqliteBuilder": "sqlite_rebuild"}[owner]
+    code = f"from everstep.backends.{module} import {owner}\n" + KILLED
+    killed = subprocess.run([sys.executable, "-c", code, owner, name, "1", "0", str(source), str(tmp_path / "t.db")], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    left = sorted(path.name for path in tmp_path.iterdir() if path.name.startswith(".t.db."))
+    assert any(name.endswith("-image") for name in left) == copies
+    (tmp_path / ".t.db.backup.new").write_text("the user's own")
+    (tmp_path / ".everstep.toml.0123456789ab.new").write_text("being written by another process")
+    with everstep.open(source) as store:
+        [finding] = [finding for finding in store.doctor().findings if finding.name == "leftovers"]
+        assert finding.level == "warn"
+        assert f"{len(left)} file" in finding.sentence
+        subprocess.run(["sh", "-c", str(finding.remedy).partition("needs them: ")[2]], check=True)
+        assert not [finding for finding in store.doctor().findings if finding.name == "leftovers"]
+    assert everstep.repair(source, tmp_path / "t.db").ok
+    assert (tmp_path / ".t.db.backup.new").read_text() == "the user's own"
+    assert (tmp_path / ".everstep.toml.0123456789ab.new").exists()

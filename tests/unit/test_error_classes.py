@@ -16,8 +16,10 @@ def classes() -> list[type[EverstepError]]:
 ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "Unstorable": ("state['a']", "is a socket"),
     "AmbiguousRef": ("ab", ["abc", "abd"]),
+    "AmbiguousRun": (["a", "b"],),
     "PrunedCheckpoint": ("r", 3, (2, 9)),
     "AlreadyQueued": ("mail", "one", "r"),
+    "RunDeleted": ("r",),
     "LeaseHeld": ("r", "host", 7, "then", "later"),
     "DamagedRecord": ("r", 3, "it is gone"),
     "IllegalTransition": ("r", "cancelled", "running"),

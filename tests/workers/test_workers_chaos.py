@@ -3,6 +3,7 @@
 In full: `python -m everstep.testing.workers --deep`.
 """
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -29,6 +30,12 @@ def test_every_run_ends_once_and_no_finished_step_runs_twice(name: str, tmp_path
 def test_a_server_that_is_restarted_and_killed_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TEST_POSTGRES_URL", raising=False)  # one of its own, which may be stopped
     tally = scenes.play("restarts", scenes.SHORT, tmp_path)
+    assert tally.ok, scenes.line(tally)
+
+
+def test_W1_runs_of_workers_outlive_outages_that_are_longer_than_their_patience(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TEST_POSTGRES_URL", raising=False)
+    tally = scenes.play("outages", scenes.DEEP if os.environ.get("EVERSTEP_DEEP") else scenes.SHORT, tmp_path)
     assert tally.ok, scenes.line(tally)
 
 

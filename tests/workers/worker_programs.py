@@ -122,7 +122,97 @@ def parent(children: int) -> list[str]:
     return [*found, store.enqueue("count", 1, queue="children").id]
 
 
-FLOWS = {f.__name__: f for f in (count, held, aheld, busy, deadly, sleeper, asker, parent)}
+def fan_out(children: int) -> list[str]:
+    """Enqueues many at once, and dies once in the midst of that step, when they are made and the step is not recorded."""
+    store = _store[0]
+    create = store.backend.create
+
+    def die(*asked: Any) -> list[bool]:
+        made = create(*asked)
+        if not any(json.loads(line)["what"] == "dies" for line in _here[0].read_text().splitlines()):
+            say("dies")
+            os.kill(os.getpid(), signal.SIGKILL)
+        return made
+
+    store.backend.create = die
+    return [job.id for job in store.enqueue_many([{"args": [1]} for _ in range(children)], workflow="count", queue="children")]
+
+
+def call_deadly(fails_softly: bool = False) -> str:
+    """Calls a child that kills its process."""
+    everstep.current().step("before", say, "parent before")
+    deadly = everstep.workflow(FLOWS["deadly"], name="deadly")
+    if not fails_softly:
+        return str(deadly())
+    try:
+        return str(deadly())
+    except Exception as error:
+        return type(error).__name__
+
+
+def call_slow(steps: int) -> str:
+    """Calls a child that records a step, and then kills its process, as often as it has steps."""
+
+    def slow(steps: int) -> str:
+        run = everstep.current()
+        for n in range(steps):
+            seen = run.step(f"count {n}", lambda: sum(json.loads(line)["what"] == "dies" for line in _here[0].read_text().splitlines()))
+            if seen <= n and not any(json.loads(line).get("n") == n for line in _here[0].read_text().splitlines()):
+                say("dies", n=n)
+                os.kill(os.getpid(), signal.SIGKILL)
+        return "ended"
+
+    return str(everstep.workflow(slow, name="slow")(steps))
+
+
+def leaf(n: int, fate: str = "") -> int:
+    """Does one step, fails, asks, or kills its worker once."""
+    run = everstep.current()
+    if fate == "fails":
+        raise ValueError(f"leaf {n}")
+    if fate == "asks":
+        everstep.gate("leaf")
+
+    def work() -> int:
+        say("leaf", n=n)
+        if fate == "dies" and sum(json.loads(line).get("n") == n for line in _here[0].read_text().splitlines()) == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return n * n
+
+    return run.step("work", work)
+
+
+def gather(leaves: int, dying: int = 0) -> int:
+    """Enqueues others and waits for all of them."""
+    run, store = everstep.current(), _store[0]
+    run.step("begin", say, "gather begins")
+    jobs = [store.enqueue("leaf", n, "dies" if n < dying else "") for n in range(leaves)]
+    found = [job.wait().unwrap() for job in jobs]
+    run.step("end", say, "gather ends")
+    return sum(found)
+
+
+async def agather(leaves: int) -> int:
+    """The same, async."""
+    run, store = everstep.current(), _store[0]
+    await run.step("begin", say, "gather begins")
+    jobs = [store.enqueue("leaf", n) for n in range(leaves)]
+    found = [(await job.wait_async()).unwrap() for job in jobs[: leaves // 2]] + [job.wait().unwrap() for job in jobs[leaves // 2 :]]
+    await run.step("end", say, "gather ends")
+    return sum(found)
+
+
+def watch(fate: str, timeout: float | None = None) -> list[Any]:
+    """Waits for one that may end in any way, and says how."""
+    job = _store[0].enqueue("leaf", 1, fate, id=f"{everstep.current().id}-leaf")
+    out = job.wait(timeout)
+    return [out.status, out.result, type(out.error).__name__, str(out.error), out.reason]
+
+
+FLOWS = {
+    f.__name__: f
+    for f in (count, held, aheld, busy, deadly, sleeper, asker, parent, fan_out, call_deadly, call_slow, leaf, gather, agather, watch)
+}
 
 
 def know(notes: Path, *names: str, **options: Any) -> dict[str, Any]:
@@ -146,3 +236,17 @@ def play(pipe: Any, url: str, notes: Path, names: tuple[str, ...], worker: dict[
         if host is not None:  # as if it were on another machine
             store.keeper.worker.host, store.keeper.worker.boot = host, "another boot"
         store.worker(tell=tell, **worker).run()
+
+
+def drive(pipe: Any, url: str, notes: Path, run: str, how: str, flow: str, args: tuple[Any, ...]) -> None:
+    """A program that starts or resumes one run, or wakes what is due, and tells how that went."""
+    flows = know(notes)
+    with everstep.open(url) as store:
+        _store.append(store)
+        if how == "start":
+            out = store.start(flows[flow], *args, id=run)
+        elif how == "resume":
+            out = store.resume(run)
+        else:
+            out = next(iter(store.wake()), None)
+        pipe.send(None if out is None else (out.status, type(out.error).__name__, out.reason))

@@ -101,7 +101,11 @@ class Backend(Upkeep, Queues, Protocol):
         """
 
     def run(self, run: str) -> RunRow | None:
-        """The row of one run, unverified."""
+        """The row of one run; its digest is not checked here. None only if the backend is certain that there is no such run.
+
+        A backend that keeps rows and records apart refuses a row with `DamagedRun` if a record beyond its head is stored: then the row is
+        an older one. Row and newest record are read in one snapshot, so that a commit in between is no damage. The same holds for `runs` and `acquire`.
+        """
 
     def runs(self, query: Query) -> list[tuple[int, RunRow]]:
         """Rows that fit, newest created first unless told otherwise, each with its cursor."""
@@ -131,7 +135,7 @@ class Backend(Upkeep, Queues, Protocol):
         """
 
     def letters(self, run: str) -> list[Letter]:
-        """All letters of a run, by name; none for a run that is not there."""
+        """All letters of a run, by name; none for a run that is not there. Damaged if the backend can tell that one may be missing or old."""
 
     def due(self, now: int, limit: int | None = None, outside: bool = False) -> list[str]:
         """Ids of the runs to wake: status waiting or failed, a letter with `due` <= `now`, and none named "pause"; with `outside`, only those that
@@ -163,6 +167,9 @@ class Backend(Upkeep, Queues, Protocol):
     def holder(self, row: RunRow) -> Worker | None:
         """The worker that holds the lease of a run and is alive, as far as can be told without asking for the lease; None if nobody does."""
 
+    def living(self) -> list[Worker]:
+        """The workers that are alive, as `holder` can tell, by the time at which they started."""
+
     def release(self, row: RunRow) -> None:
         """Give a lease back (worker None, epoch kept); silently nothing if the epoch has moved on."""
 
@@ -174,6 +181,12 @@ class Backend(Upkeep, Queues, Protocol):
         family. A tombstone takes its place.
 
         Refused with `LeaseHeld` while it is open for writing, with `Conflict` if it has moved on since `row`.
+        """
+
+    def delete_many(self, rows: Sequence[RunRow]) -> set[bytes]:
+        """Delete those of the runs that are still as in their rows and that nobody holds, as `delete` does, in one transaction.
+
+        Gives their keys. Who has many to delete calls often, so that writers never wait long.
         """
 
     def manifest(self) -> Manifest:

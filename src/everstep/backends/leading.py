@@ -14,9 +14,11 @@ import sys
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, TypeVar
+from threading import get_ident
+from typing import Any, Generic, Protocol, TypeVar
 
 from everstep.backends.base import Done
+from everstep.guard import WRITER, enter
 from everstep.nudge import Nudge
 from everstep.service import Service
 
@@ -27,9 +29,10 @@ MOMENT = 1.0  # after which the thread looks for work that nobody had the memory
 class Work:
     """Something in line. `wake` exists only if somebody sleeps for it; `gone`: who asked for it has left, it is not to be begun."""
 
-    __slots__ = ("begun", "done", "error", "gone", "result", "settled", "wake")
+    __slots__ = ("begun", "done", "error", "gone", "result", "settled", "thread", "wake")
 
     def __init__(self, done: Done | None) -> None:
+        self.thread = get_ident()
         self.done = done
         self.result: Any = None
         self.error: BaseException | None = None
@@ -61,21 +64,44 @@ class Work:
         self.done = None
 
 
+class Holder(Protocol):
+    """Who can have the lock: it belongs to a thread."""
+
+    @property
+    def thread(self) -> int | None: ...
+
+
+class Guest(Nudge):
+    """One that waits for the lock in turn."""
+
+    __slots__ = ("thread",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.thread = get_ident()
+
+
 class Hold:
     """A lock that knows who has it. Taken in one operation that Ctrl-C can't divide: who is interrupted can ask whether to let it go."""
 
     __slots__ = ("_by",)
+    rank = WRITER
 
     def __init__(self) -> None:
-        self._by: dict[int, object] = {}
+        self._by: dict[int, Holder] = {}
 
-    def take(self, who: object) -> bool:
+    def take(self, who: Holder) -> bool:
         return self._by.setdefault(0, who) is who
 
     def held_by(self, who: object) -> bool:
         return self._by.get(0) is who
 
-    def pass_to(self, who: object) -> None:
+    def owned(self) -> bool:
+        """Whether the calling thread has it."""
+        holder = self._by.get(0)
+        return holder is not None and holder.thread == get_ident()
+
+    def pass_to(self, who: Holder) -> None:
         self._by[0] = who
 
     def let_go(self) -> None:
@@ -140,6 +166,10 @@ class Leading:
         self._lead = lead
         self._service = Service(self._serve, every=MOMENT)
 
+    @property
+    def thread(self) -> int | None:
+        return self._service.thread
+
     def start(self) -> None:
         """See that it is there, before anything is in line for it: where no thread is to be had, nothing was."""
         self._service.start()
@@ -170,6 +200,7 @@ class Leaders(ABC, Generic[W]):
 
     def _do(self, work: W) -> Any:
         """Have work done, here or by another; return its result. Interrupted, it leaves the work done or never to be done."""
+        enter(self._hold)
         try:
             self._line.waiting.append(work)
             while not work.settled:  # to be woken unsettled means that nobody leads
@@ -239,7 +270,7 @@ class Leaders(ABC, Generic[W]):
     def _go_over(self) -> Sequence[Nudge]:
         """After a leader that was interrupted: settle what it did, leave the rest to the next one."""
 
-    def _unlock(self, _who: object) -> None:
+    def _unlock(self, _who: Holder) -> None:
         """Let the lock go, and see that somebody leads what has come meanwhile."""
         self._hold.let_go()
         if self._line.waiting:

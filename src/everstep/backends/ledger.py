@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from threading import Lock
+from threading import RLock
 
 from everstep.backends.transaction import Ledger
 from everstep.errors import InvalidArgument
 
 _POSTGRES = ("postgresql://", "postgres://")
 _open: dict[str, Ledger] = {}
-_lock = Lock()
+_lock = RLock()
 
 
 def address_of(place: object) -> str:
@@ -63,7 +63,7 @@ def _made(address: str) -> Ledger:
 def _in_child() -> None:
     """Connections, and locks that a thread of the parent held, are not the child's."""
     global _lock
-    _lock = Lock()
+    _lock = RLock()
     _open.clear()
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import psycopg
 
-from everstep.backends.postgres_connections import Address
+from everstep.backends.postgres_connections import Address, speak_utf8
 from everstep.backends.postgres_errors import said
 from everstep.backends.postgres_guard import GuardedConnection, Lender, own
 from everstep.backends.postgres_transaction import lost
@@ -31,8 +31,9 @@ CREATE TABLE IF NOT EXISTS everstep_steps (run bytea, address text, epoch bigint
     digest bytea NOT NULL, PRIMARY KEY (run, address))
 """
 _HOME = b"""
-SELECT quote_ident(n.nspname) || '.' FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
-WHERE c.oid = to_regclass('everstep_runs')
+SELECT pg_catalog.quote_ident(n.nspname) || '.' FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+WHERE c.relname = 'everstep_runs' AND n.nspname = ANY (pg_catalog.current_schemas(false))
+ORDER BY pg_catalog.array_position(pg_catalog.current_schemas(false), n.nspname) LIMIT 1
 """
 _ENTER = b"""
 INSERT INTO {home}everstep_runs AS old VALUES (%s, %s, %s) ON CONFLICT (run) DO UPDATE SET epoch = excluded.epoch, at = excluded.at
@@ -42,8 +43,8 @@ _DELETE = b"""
 DELETE FROM {home}everstep_steps AS old USING unnest(%s::bytea[], %s::text[]) AS done (run, address)
 WHERE old.run = done.run AND old.address = done.address
 """
-_DURABLY = b"SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'"
-_FENCE = b"SELECT epoch, current_setting('everstep.step', true) FROM {home}everstep_runs WHERE run = %s FOR SHARE"
+_DURABLY = b"SELECT pg_catalog.set_config('synchronous_commit', 'on', true) WHERE pg_catalog.current_setting('synchronous_commit') = 'off'"
+_FENCE = b"SELECT epoch, pg_catalog.current_setting('everstep.step', true) FROM {home}everstep_runs WHERE run = %s FOR SHARE"
 _FIND = b"SELECT content, digest FROM {home}everstep_steps WHERE run = %s AND address = %s"
 _LOCK_FENCE = b"SELECT 1 FROM {home}everstep_runs WHERE run = %s FOR UPDATE"
 _ADDRESSES = b"SELECT address FROM {home}everstep_steps WHERE run = %s"
@@ -143,6 +144,7 @@ class PostgresSession:
         if connection.closed or connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE:
             raise Undone(ended() if not connection.closed else psycopg.OperationalError("the connection was lost in the step"))
         try:
+            speak_utf8(connection)
             own(connection, _DURABLY)
             fence = self._ledger.ask(connection, _FENCE, (run,)).fetchone()
             if fence is not None and fence[1] != connection.mark:
@@ -188,7 +190,7 @@ def _made_tables(connection: GuardedConnection) -> bytes:
     """Where the tables are. Made by the first who comes, while others wait; who may not make tables needs none of this where they are there."""
     found = own(connection, _HOME).fetchone()
     if found is None:
-        own(connection, b"SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
+        own(connection, b"SELECT pg_catalog.pg_advisory_xact_lock(%s)", (_LOCK,))
         own(connection, _TABLES)
         found = own(connection, _HOME).fetchone()
     assert found is not None

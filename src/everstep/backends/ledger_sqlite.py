@@ -16,6 +16,7 @@ from typing import Any
 from everstep.backends.transaction import Rows, Undone, ended, over, refuse_ends, refused
 from everstep.clock import clock
 from everstep.errors import LostLease, TransactionEnded, TransactionUnknown
+from everstep.system import needs_full_sync
 
 BUSY_SECONDS = 30.0
 _IDLE = 4
@@ -144,7 +145,7 @@ class SqliteLedger:
         self.url = path
         self.done: deque[tuple[bytes, str]] = deque()
         self._idle: list[GuardedConnection] = []
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._turn = threading.Lock()  # threads of one process wait here, in turn, and not by asking SQLite again and again
 
     def _connect(self) -> GuardedConnection:
@@ -153,6 +154,9 @@ class SqliteLedger:
         )
         assert isinstance(connection, GuardedConnection)
         connection.own("PRAGMA synchronous = EXTRA")
+        if needs_full_sync():
+            connection.own("PRAGMA fullfsync = ON")
+            connection.own("PRAGMA checkpoint_fullfsync = ON")
         return connection
 
     def _take(self) -> GuardedConnection:

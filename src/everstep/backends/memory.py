@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TypeVar
 
 from everstep import clock as clocks
@@ -18,6 +19,7 @@ from everstep.backends.memory_queues import MemoryQueues, Waiting
 from everstep.backends.queues import Claim, Claimed, Depth, NoOrders, Place, Task
 from everstep.backends.upkeep import Census, Cut
 from everstep.errors import AlreadyQueued, Conflict, DamagedRun, EverstepError, LeaseHeld, LostLease, NotFound, RunExists, StoreClosed
+from everstep.guard import WRITER, Guard
 from everstep.records import ZERO, Base, Kind, Letter, Pruned, Record, RunRow, Status, Tag, Tombstone, Worker, fact_check, shift
 from everstep.shape import Shape, field, replace
 
@@ -47,7 +49,7 @@ class _Data:
     """What the handles of one store share. Position n of the feed is `feed[n - 1]`: id and place of a run, seq of its record."""
 
     def __init__(self) -> None:
-        self.lock = threading.RLock()
+        self.lock = Guard(WRITER)
         self.runs: dict[str, _Run] = {}
         self.chunks: dict[tuple[bytes, bytes], tuple[bytes, int]] = {}  # frame and stamp
         self.tombstones: list[Tombstone] = []
@@ -99,7 +101,7 @@ class MemoryBackend(NoOrders):
             data.runs[row.id], data.total, data.last, run.row, run.letters, data.fed = run, total, row.id, row, letters, len(data.feed)
             data.writes += 1
             if commit.task is not None:
-                twin = self.twin(commit.task)
+                twin = self._twin(commit.task)
                 run.waiting = Waiting(commit.task if twin in (None, row.id) else commit.task._replace(dedupe=None), run.place)
             data.queues.settle(run)
 
@@ -113,7 +115,7 @@ class MemoryBackend(NoOrders):
     def _new(self, row: RunRow, task: Task | None) -> _Run:
         if row.id in self._data.runs:
             raise RunExists(f"a run {row.id!r} exists already")
-        if task is not None and task.dedupe is not None and (twin := self.twin(task)) is not None:
+        if task is not None and task.dedupe is not None and (twin := self._twin(task)) is not None:
             raise AlreadyQueued(task.queue, task.dedupe, twin)
         parent = self._data.runs.get(row.parent) if row.parent is not None else None
         if row.parent is not None and row.family != row.key and (parent is None or parent.row.family != row.family):
@@ -271,6 +273,12 @@ class MemoryBackend(NoOrders):
         with data.lock:
             return self._holder(row)
 
+    def living(self) -> list[Worker]:
+        data = self._open()
+        with data.lock:
+            alive = [replace(worker) for worker in data.workers.values() if clocks.clock.boot_us() < worker.expires_boot]
+        return sorted(alive, key=lambda worker: (worker.started_at, worker.id))
+
     def release(self, row: RunRow) -> None:
         data = self._open()
         with data.lock:
@@ -299,6 +307,14 @@ class MemoryBackend(NoOrders):
             data.last = None if data.last == row.id else data.last
             if all(other.row.family != row.family for other in data.runs.values()):
                 data.chunks = {key: frame for key, frame in data.chunks.items() if key[0] != row.family}
+
+    def delete_many(self, rows: Sequence[RunRow]) -> set[bytes]:
+        gone: set[bytes] = set()
+        for row in rows:
+            with suppress(Conflict, LeaseHeld, NotFound):
+                self.delete(row)
+                gone.add(row.key)
+        return gone
 
     def manifest(self) -> Manifest:
         data = self._open()
@@ -416,6 +432,21 @@ class MemoryBackend(NoOrders):
             data.facts = {known: said for known, said in {**data.facts, name: value}.items() if said is not None}
             data.total, data.writes = total, data.writes + 1
 
+    def create(self, commits: Sequence[Commit], known: Sequence[str] = ()) -> list[bool]:
+        data = self._open()
+        with data.lock:
+            for commit in commits:
+                if commit.run.id in data.runs and commit.run.id not in known:
+                    raise RunExists(f"a run {commit.run.id!r} exists already")
+            return [self._is_created(commit) for commit in commits]
+
+    def _is_created(self, commit: Commit) -> bool:
+        try:
+            self.commit(commit)
+        except (AlreadyQueued, RunExists):
+            return False
+        return True
+
     def claim(self, claim: Claim) -> list[Claimed]:
         data = self._open()
         with data.lock:
@@ -455,7 +486,12 @@ class MemoryBackend(NoOrders):
             return data.queues.places(list(data.runs.values()), queue)[:limit]
 
     def twin(self, task: Task) -> str | None:
-        known = self.places(task.queue)
+        data = self._open()
+        with data.lock:
+            return self._twin(task)
+
+    def _twin(self, task: Task) -> str | None:
+        known = self._data.queues.places(list(self._data.runs.values()), task.queue)
         return next((place.run for place in known if task.dedupe is not None and place.task.dedupe == task.dedupe), None)
 
     def next_ready(self, queues: Sequence[str]) -> int | None:
@@ -470,6 +506,7 @@ class MemoryBackend(NoOrders):
         return self._open().queues.listen(ring)
 
     def close(self) -> None:
+        self._data.lock.check()
         self._closed = True
         with self._data.lock:
             for worker in self._own_workers:
@@ -478,6 +515,7 @@ class MemoryBackend(NoOrders):
     def _open(self) -> _Data:
         if self._closed:
             raise StoreClosed(f"the store {self.url} is closed")
+        self._data.lock.check()
         return self._data
 
     def _existing(self, name: str) -> _Run:

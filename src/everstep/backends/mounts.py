@@ -24,20 +24,27 @@ _ESCAPE = re.compile(r"\\([0-7]{3})")
 
 def file_system(path: str | os.PathLike[str], mounts: Path | None = None) -> str | None:
     """The type of the file system that a path lies on: that of the deepest mount above it, the newest of several in one place."""
+    real = os.path.realpath(path)
+    found: tuple[int, str] | None = None
+    for place, kind in _mounted(mounts):
+        if (real == place or real.startswith(place + "/")) and (found is None or len(place) >= found[0]):
+            found = len(place), kind
+    return None if found is None else found[1]
+
+
+def is_mount_point(path: Path, mounts: Path | None = None) -> bool:
+    """Whether something is mounted at this very path, which must have no symbolic link in it."""
+    return any(place == str(path) for place, _ in _mounted(mounts))
+
+
+def _mounted(mounts: Path | None) -> list[tuple[str, str]]:
+    """Every place where something is mounted, and the type of its file system; empty where the system does not say."""
     try:
         lines = (mounts or MOUNTS).read_text(errors="surrogateescape").splitlines()
     except OSError:
-        return None
-    real = os.path.realpath(path)
-    found: tuple[int, str] | None = None
-    for line in lines:
-        fields = line.split(" ")
-        if len(fields) < 3:
-            continue
-        place = _ESCAPE.sub(lambda octal: chr(int(octal[1], 8)), fields[1]).rstrip("/")
-        if (real == place or real.startswith(place + "/")) and (found is None or len(place) >= found[0]):
-            found = len(place), fields[2]
-    return None if found is None else found[1]
+        return []
+    parts = [line.split(" ") for line in lines]
+    return [(_ESCAPE.sub(lambda octal: chr(int(octal[1], 8)), part[1]).rstrip("/"), part[2]) for part in parts if len(part) >= 3]
 
 
 def is_network(kind: str | None) -> bool:

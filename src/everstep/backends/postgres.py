@@ -1,11 +1,13 @@
 """A store in a PostgreSQL database, for any number of machines.
 
     postgres_format       the tables, and how they are made; sql/pg/functions.sql says what each write does, in one round trip
-    postgres_connections  the address, timeouts, the connections of readers
+    postgres_connections  the address, timeouts, the encoding; postgres_readers has the connections that reads share
+    postgres_diagnosis    which table is to blame when a statement failed
     postgres_writer       group commit, and what becomes of a commit whose connection was lost; postgres_commit makes the call
     postgres_leases       who may write a run, by the server's clock
     postgres_queues       what workers take, what waits, and how a change is noticed
     postgres_listing      lists by any filter
+    postgres_feed         the records of all runs in the order of their commits
     postgres_transaction  transactions of the user's that end with the commit of a step; postgres_guard lends their connections
     postgres_upkeep       pruning, sweeping, and what a store tells about itself
     postgres_rows, postgres_errors   rows and errors of PostgreSQL to ours
@@ -19,24 +21,26 @@ import os
 from collections.abc import Callable, Sequence
 from weakref import WeakSet
 
+from everstep.backends import postgres_feed as feeds
+from everstep.backends import postgres_gather as gathering
 from everstep.backends import postgres_queues as queues
 from everstep.backends import postgres_upkeep as upkeep
 from everstep.backends.base import MAX_SEQ, Commit, Done, Manifest, Query
-from everstep.backends.postgres_connections import Address, Connection, Readers, Rows, execute
-from everstep.backends.postgres_format import BUCKETS, prepare
+from everstep.backends.postgres_connections import Address, Connection, Rows, execute
+from everstep.backends.postgres_deletion import Deletion
+from everstep.backends.postgres_format import BUCKETS, prepare_within
 from everstep.backends.postgres_guard import Lender
 from everstep.backends.postgres_leases import Leases, living
 from everstep.backends.postgres_listing import list_checkpoints, list_runs
-from everstep.backends.postgres_rows import fact_from, pruned_from, record_from, run_from
+from everstep.backends.postgres_readers import Readers
+from everstep.backends.postgres_rows import fact_from, newest_run, pruned_from, record_from
 from everstep.backends.postgres_transaction import PostgresTransaction
 from everstep.backends.postgres_writer import Writer
 from everstep.backends.queues import Claim, Claimed, Depth, Place, Task
-from everstep.backends.upkeep import Census, Cut
-from everstep.errors import NotFound, ReadOnly, StoreBusy, StoreClosed
+from everstep.backends.upkeep import Census, Cut, Gathered
+from everstep.errors import NotFound, StoreClosed
 from everstep.records import Base, Letter, Pruned, Record, RunRow, Tag, Tombstone, Worker
 
-PATIENCE_SECONDS = 15.0
-_SETTLE = 10_000
 _LAST = 2**63 - 1
 
 
@@ -46,11 +50,19 @@ class PostgresBackend:
     durable = True
 
     def __init__(
-        self, url: str, schema: str | None = None, *, namespace: str | None = None, create: bool = True, patience: float = PATIENCE_SECONDS
+        self,
+        url: str,
+        schema: str | None = None,
+        *,
+        namespace: str | None = None,
+        create: bool = True,
+        patience: float | None = None,
+        wait: bool = False,
     ) -> None:
-        self._address = Address(url, schema, namespace)
+        self._address = Address(url, schema, namespace, patience)
+        patience = self._address.patience
         self.url = self._address.url
-        self._readers = Readers(self._address, patience, prepare(self._address, create))
+        self._readers = Readers(self._address, patience, prepare_within(self._address, create, patience if wait else 0.0))
         self._writer = Writer(self._address, os.urandom(1)[0] % BUCKETS, patience)
         self._claims = Writer(
             self._address, (self._writer.bucket + 1) % BUCKETS, patience
@@ -88,7 +100,7 @@ class PostgresBackend:
 
     def run(self, run: str) -> RunRow | None:
         found = self._rows("run", run)
-        return run_from(found[0]) if found else None
+        return newest_run(found[0]) if found else None
 
     def runs(self, query: Query) -> list[tuple[int, RunRow]]:
         self._check_open()
@@ -142,25 +154,14 @@ class PostgresBackend:
         return [str(name) for (name,) in self._rows("due", now, outside, limit)]
 
     def feed(self, after: int, limit: int) -> list[tuple[int, Record]]:
-        self._settle_feed()
-        found = self._readers.rows("feed", max(after, 0), max(after, 0), limit)
-        return [(row[0], record_from(row[1], row[2:])) for row in found]
+        self._check_open()
+        feeds.settle(self._readers)
+        return feeds.read(self._readers, max(after, 0), limit)
 
     def feed_end(self) -> int:
-        self._settle_feed()
-        ((position,),) = self._readers.rows("feed_end")
-        return int(position)
-
-    def _settle_feed(self) -> None:
-        """Give positions to what was committed lately. One who may not write reads what others have given positions to."""
         self._check_open()
-        if self._readers.rows("feed_unsettled") == [(False,)]:
-            return
-        try:
-            while self._readers.rows("settle_feed", _SETTLE)[0][0] == _SETTLE:
-                continue
-        except (ReadOnly, StoreBusy):
-            return
+        feeds.settle(self._readers)
+        return feeds.end(self._readers)
 
     def acquire(self, run: str, worker: Worker) -> RunRow:
         row = self._write(lambda connection, again: self._leases.acquire(connection, run, worker, again))
@@ -174,6 +175,9 @@ class PostgresBackend:
         found = self._rows("holder", row.worker) if row.worker is not None else []
         return living(found[0]) if found else None
 
+    def living(self) -> list[Worker]:
+        return [worker for row in self._rows("workers") if (worker := living(row)) is not None]
+
     def release(self, row: RunRow) -> None:
         self._write(lambda connection, _: self._leases.release(connection, row))
 
@@ -182,6 +186,17 @@ class PostgresBackend:
 
     def delete(self, row: RunRow) -> None:
         self._write(lambda connection, again: self._leases.delete(connection, row, again))
+
+    def delete_many(self, rows: Sequence[RunRow]) -> set[bytes]:
+        self._check_open()
+        deletion = Deletion(self._claims.sql, self._claims.bucket, rows)
+        return deletion.keys if not rows else self._claims.call(deletion.do)  # commits do not wait for it
+
+    def trim_feed(self, after: int, most: int) -> int:
+        self._check_open()
+        values = (after, after + most)
+        ((gone,),) = self._claims.call(lambda connection, _: execute(connection, self._claims.sql["drop_feed"], values))
+        return int(gone)
 
     def manifest(self) -> Manifest:
         self._check_open()
@@ -225,6 +240,10 @@ class PostgresBackend:
 
         self._write(lambda connection, again: upkeep.prune(connection, sql, bucket, cut, again, mark))
 
+    def gather(self, page: Sequence[tuple[int, RunRow]], heads: bool) -> Gathered:
+        self._check_open()
+        return gathering.gather(self._readers, page, heads)
+
     def families(self) -> list[bytes]:
         return [family for (family,) in self._rows("families")]
 
@@ -264,6 +283,12 @@ class PostgresBackend:
     def set_fact(self, name: str, value: str | None) -> None:
         sql, bucket = self._writer.sql["set_fact"], self._writer.bucket
         self._write(lambda connection, _: upkeep.set_fact(connection, sql, bucket, name, value))
+
+    def create(self, commits: Sequence[Commit], known: Sequence[str] = ()) -> list[bool]:
+        self._check_open()
+        sql, bucket = self._writer.sql, self._writer.bucket
+        new: list[bool] = self._writer.call(lambda connection, again: queues.create(connection, sql, bucket, commits, known, again))
+        return new
 
     def claim(self, claim: Claim) -> list[Claimed]:
         self._check_open()

@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL: how they are made, and a few that readers share. Relies on psycopg.
+"""Connections to PostgreSQL: how they are made. Relies on psycopg.
 
 Nothing that matters for what is stored is kept in a session, so that a pooler may give each transaction another one; and no statement is prepared
 where there may be a pooler (see `is_direct`). Every wait has an end that is set here: the driver's own defaults let a cut network hang for minutes.
@@ -7,10 +7,7 @@ where there may be a pooler (see `is_direct`). Every wait has an end that is set
 from __future__ import annotations
 
 import re
-import threading
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
@@ -19,17 +16,16 @@ from psycopg.conninfo import conninfo_to_dict
 
 from everstep.backends import queries
 from everstep.backends.postgres_errors import translated
-from everstep.errors import InvalidArgument, StoreClosed, StoreUnreachable
+from everstep.errors import InvalidArgument, UnsuitableEncoding
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 Rows = list[tuple[Any, ...]]
 
 LOCK_SECONDS = 10
 _WRITE_SECONDS, _READ_SECONDS = 30, 600
-_IDLE = 8
-_PAUSE = 0.1
 _DEFAULT = "everstep"
-_OURS = ("schema", "namespace")
+_OURS = ("schema", "namespace", "patience")
+PATIENCE_SECONDS = 15.0
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 _NAMESPACE = re.compile(r"[a-z0-9][a-z0-9_-]{0,49}")
 _DEFAULTS = {
@@ -43,6 +39,8 @@ _DEFAULTS = {
 }
 
 
+# Set last, so that PGCLIENTENCODING, a role's settings or the address cannot choose another one: text would come back as other text or as bytes.
+_FIXED = {"client_encoding": "UTF8"}
 _ON_SERVER = {
     "tcp_user_timeout": "tcp_user_timeout",
     "keepalives_idle": "tcp_keepalives_idle",
@@ -54,11 +52,12 @@ _ON_SERVER = {
 class Address:
     """Where a store is: what to connect to, which schema it has, and how it is called without its password."""
 
-    def __init__(self, url: str, schema: str | None = None, namespace: str | None = None):
+    def __init__(self, url: str, schema: str | None = None, namespace: str | None = None, patience: float | None = None):
         parts = urlsplit(url)
         asked = parse_qsl(parts.query, keep_blank_values=True)
         schema, namespace = _agreed("schema", asked, schema), _agreed("namespace", asked, namespace)
         self.schema = _schema(schema, namespace)
+        self.patience = _seconds(patience if patience is not None else dict(asked).get("patience", PATIENCE_SECONDS))
         user, at, host = parts.netloc.rpartition("@")
         self._conninfo = _joined(parts.netloc, parts.path, [(name, value) for name, value in asked if name not in _OURS])
         shown = [(name, value) for name, value in asked if name not in ("password", "sslpassword", *_OURS)]
@@ -75,7 +74,9 @@ class Address:
         """A new connection. A pooler may refuse settings at the start of a session; then it goes without."""
         most = seconds if seconds is not None else _WRITE_SECONDS if writing else _READ_SECONDS
         given = self._given.get("options", "")
-        chosen: dict[str, Any] = {**_DEFAULTS, **self._given}
+        chosen: dict[str, Any] = {**_DEFAULTS, **self._given, **_FIXED}
+        if kind is psycopg.Connection:  # a connection that users write through keeps the path that they expect
+            given = f"-c search_path=pg_catalog,pg_temp {given}"
         options = f"-c statement_timeout={most * 1000} -c lock_timeout={LOCK_SECONDS * 1000} {_same_there(chosen)}"
         try:
             if self._takes_options:
@@ -96,6 +97,16 @@ class Address:
     def fill(self, text: str) -> str:
         filled = text.replace("{schema}", f'"{self.schema}"').replace("{lock_timeout}", f"{LOCK_SECONDS}s")
         return filled.replace("{channel}", f"'{self.channel}'")
+
+
+def _seconds(patience: Any) -> float:
+    try:
+        seconds = float(patience)
+    except (TypeError, ValueError):
+        seconds = -1.0
+    if not 0 <= seconds <= 86_400:
+        raise InvalidArgument(f"patience must be a number of seconds from 0 to 86,400, got {patience!r:.60}")
+    return seconds
 
 
 def _agreed(name: str, asked: list[tuple[str, str]], given: str | None) -> str | None:
@@ -135,92 +146,27 @@ def _connect(chosen: dict[str, Any], kind: type[Connection]) -> Connection:
     return kind.connect("", autocommit=True, prepare_threshold=None, **chosen)
 
 
+def refuse_encoding(connection: Connection, url: str) -> None:
+    """Refuse a database that cannot hold every text. The server says its encoding when a session starts, so this costs no round trip."""
+    encoding = connection.info.parameter_status("server_encoding") or "UTF8"
+    if encoding != "UTF8":
+        name = connection.info.dbname
+        raise UnsuitableEncoding(
+            f"the database {name!r} at {url} has the encoding {encoding}, but a store needs UTF8; nothing was written",
+            remedy=f"Make a database in UTF8 and use it instead: createdb -E UTF8 -T template0 {name}_utf8",
+        )
+
+
+def speak_utf8(connection: psycopg.Connection[Any]) -> None:
+    """Undo for this transaction what a user's function chose with SET client_encoding, so that names and notes in any script can be sent."""
+    if connection.info.encoding != "utf-8":
+        psycopg.Cursor(connection).execute(b"SET LOCAL client_encoding = 'UTF8'")
+
+
 def is_direct(connection: Connection) -> bool:
     """Whether the session is the server's own, in which statements stay prepared. A pooler shows its clients a number that is no session's."""
     ((pid,),) = execute(connection, b"SELECT pg_backend_pid()")
     return bool(pid == connection.info.backend_pid)
-
-
-class Readers:
-    """The connections that reads go through. Each read is one statement, so one snapshot."""
-
-    def __init__(self, address: Address, patience: float, first: Connection):
-        self._address = address
-        self._patience = patience
-        self._idle: list[Connection] = [first]
-        self._lock = threading.Lock()
-        self._closed = False
-        self.sql = address.load("read")
-
-    def rows(self, name: str, *values: Any) -> Rows:
-        return self.ask(self.sql[name], values)
-
-    def ask(self, sql: bytes, values: Sequence[Any]) -> Rows:
-        """The rows of one statement. A lost connection is replaced, until the patience is over."""
-        limit = time.monotonic() + self._patience
-        fresh = False
-        while True:
-            try:
-                return self._ask(sql, values, fresh)
-            except StoreUnreachable:
-                if time.monotonic() > limit:
-                    raise
-            if fresh:
-                time.sleep(_PAUSE)
-            fresh = True
-
-    def _ask(self, sql: bytes, values: Sequence[Any], fresh: bool) -> Rows:
-        with self.connection(fresh) as connection:
-            try:
-                return execute(connection, sql, values)
-            except (psycopg.Error, UnicodeEncodeError, OverflowError) as error:
-                raise translated(error, self._address.url) from error
-
-    def stream(self, name: str) -> Iterator[tuple[Any, ...]]:
-        """The rows of one statement, a few at a time."""
-        with self.connection() as connection:
-            try:
-                yield from connection.cursor(binary=True).stream(self.sql[name])
-            except psycopg.Error as error:
-                raise translated(error, self._address.url) from error
-
-    @contextmanager
-    def connection(self, fresh: bool = False) -> Iterator[Connection]:
-        connection = self._take(fresh)
-        try:
-            yield connection
-        except BaseException:
-            if not connection.closed and connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
-                connection.close()
-            raise
-        finally:
-            self._give(connection)
-
-    def _take(self, fresh: bool) -> Connection:
-        if self._closed:
-            raise StoreClosed(f"the store {self._address.url} is closed")
-        with self._lock, suppress(IndexError):
-            if fresh:  # where one was lost, the others are lost as well
-                _close_all(self._idle)
-            return self._idle.pop()
-        return self._address.connect()
-
-    def _give(self, connection: Connection) -> None:
-        with self._lock:
-            if not connection.closed and not self._closed and len(self._idle) < _IDLE:
-                self._idle.append(connection)
-                return
-        connection.close()
-
-    def close(self) -> None:
-        with self._lock:
-            self._closed = True
-            _close_all(self._idle)
-
-
-def _close_all(connections: list[Connection]) -> None:
-    while connections:
-        connections.pop().close()
 
 
 def execute(connection: Connection, sql: bytes, values: Sequence[Any] = ()) -> Rows:

@@ -46,11 +46,15 @@ def translated(error: BaseException, url: str) -> BaseException:
         return error
     made = _of_server(error, url)
     made.__cause__ = error
-    return made
+    return made.of(url) if isinstance(made, StoreError) else made
 
 
 def _of_server(error: psycopg.Error, url: str) -> EverstepError:
     what = f"{url}: {said(error)}"
+    if "statement pooling mode" in what:
+        return StoreError(
+            what, remedy="Set pool_mode = transaction (or session) for this database in PgBouncer: a store needs transactions."
+        )
     if isinstance(error, _BUSY):
         return StoreBusy(what, remedy="Try again; if it stays so, look in pg_stat_activity for who holds locks or connections.")
     if isinstance(error, (pg.DiskFull, pg.OutOfMemory)):

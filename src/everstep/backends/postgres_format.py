@@ -18,17 +18,22 @@ The functions of sql/pg/functions.sql and sql/pg/queues.sql are what a commit an
 
 from __future__ import annotations
 
+import time
+from contextlib import suppress
+
 import psycopg
 from psycopg import errors as pg
 
 from everstep.backends import queries
-from everstep.backends.postgres_connections import Address, Connection, execute
+from everstep.backends.postgres_connections import Address, Connection, execute, refuse_encoding
+from everstep.backends.postgres_diagnosis import explained, refuse_broken
 from everstep.backends.postgres_errors import translated
-from everstep.errors import InvalidArgument, NewerFormat, NotAStore, StoreError
+from everstep.errors import InvalidArgument, NewerFormat, NotAStore, StoreError, StoreUnreachable
 
 FORMAT = 1
 MISSING = "Check the database and the schema in the URL; `everstep migrate` makes the tables, as does opening it without create=False."
 BUCKETS = 64
+_PAUSE = 0.2
 _OLDEST = 130000
 _FORBIDDEN = (pg.InsufficientPrivilege, pg.ReadOnlySqlTransaction)
 _STEPS = {1: "pg/0001_schema"}  # the script that leads to each format from the one before
@@ -54,20 +59,35 @@ def formats_of(url: str) -> tuple[int, int]:
             raise translated(error, address.url) from error
 
 
+def prepare_within(address: Address, create: bool, seconds: float) -> Connection:
+    """The same, and try again for so long while the server does not answer. A server that refuses is not asked again."""
+    limit = time.monotonic() + seconds
+    while True:
+        try:
+            return prepare(address, create)
+        except StoreUnreachable:
+            if time.monotonic() >= limit:
+                raise
+        time.sleep(_PAUSE)
+
+
 def prepare(address: Address, create: bool) -> Connection:
     """See that the store is there and has this format; make it or bring it there where that is allowed. Gives a connection for reading."""
     connection = address.connect()
     try:
+        refuse_encoding(connection, address.url)
         version = version_of(connection, address)
         if version < FORMAT:
+            refuse_broken(connection, address)
             if not version and not create:
                 raise NotAStore.nothing_at(address.url, MISSING)
             version = _migrate(connection, address)
         if version > FORMAT:
             raise NewerFormat(f"{address.url} has format {version}; this version of Everstep knows formats up to {FORMAT}")
+        _guard_functions(connection, address)
     except psycopg.Error as error:
         connection.close()
-        raise translated(error, address.url) from error
+        raise explained(error, address) from error
     except BaseException:
         connection.close()
         raise
@@ -86,12 +106,15 @@ def _migrate(connection: Connection, address: Address) -> int:
             if version < FORMAT:
                 _build(connection, address, version)
             return max(version, FORMAT)
+    except pg.ReadOnlySqlTransaction as error:
+        raise explained(error, address, connection) from error
     except _FORBIDDEN as error:
         raise _forbidden(error, connection, address) from error
 
 
 def begin_new(connection: Connection, address: Address) -> None:
     """Begin a transaction that makes the tables of a new store. InvalidArgument if the schema has tables already."""
+    refuse_encoding(connection, address.url)
     sql = address.load("read")
     try:
         connection.execute("BEGIN")
@@ -109,9 +132,24 @@ def _build(connection: Connection, address: Address, version: int) -> None:
     _make_schema(connection, address)
     for step in range(version + 1, FORMAT + 1):
         connection.execute(address.fill(queries.script(_STEPS[step])).encode())
+    _install_functions(connection, address)
+    execute(connection, address.load("read")["set_format"], (FORMAT,))
+
+
+def _install_functions(connection: Connection, address: Address) -> None:
     for script in ("pg/functions", "pg/queues"):
         connection.execute(address.fill(queries.script(script)).encode())
-    execute(connection, address.load("read")["set_format"], (FORMAT,))
+
+
+def _guard_functions(connection: Connection, address: Address) -> None:
+    """Replace the functions of a store that was made before they set their search path. A user who may not goes on with those that are there."""
+    sql = address.load("read")
+    if execute(connection, sql["guarded"], (address.schema,)) == [(True,)]:
+        return
+    with suppress(*_FORBIDDEN, pg.ObjectNotInPrerequisiteState), connection.transaction():
+        execute(connection, sql["alone"], (f"everstep {address.schema}",))
+        if execute(connection, sql["guarded"], (address.schema,)) != [(True,)]:
+            _install_functions(connection, address)
 
 
 def _forbidden(error: psycopg.Error, connection: Connection, address: Address) -> StoreError:

@@ -10,6 +10,7 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
+from queue import Empty, SimpleQueue
 from secrets import token_hex
 from typing import Any
 
@@ -18,6 +19,7 @@ from psycopg import sql
 from psycopg.rows import tuple_row
 
 from everstep.backends.postgres_connections import Address
+from everstep.backends.postgres_errors import translated
 from everstep.backends.transaction import ended, over, refuse_ends, refused
 
 _SECONDS = 600
@@ -113,21 +115,30 @@ class Lender:
     def __init__(self, address: Address):
         self.address = address
         self._idle: list[GuardedConnection] = []
-        self._lock = threading.Lock()
-        self._room = threading.Semaphore(_MOST)
+        self._lock = threading.RLock()  # a finalizer may use it in the middle of a use
+        self._room: SimpleQueue[None] = SimpleQueue()  # a place for each; a Semaphore holds a lock that a finalizer would wait for
+        for _ in range(_MOST):
+            self._room.put(None)
         self._pid = os.getpid()
 
     def begin(self) -> GuardedConnection:
         """A connection with a transaction open, nothing of former ones left. Waits while too many are lent."""
-        while not self._room.acquire(timeout=0.5):
-            pass  # a signal that comes just before a wait is heard after it
+        self._await_room()
         try:
             connection = self._begin()
-        except BaseException:
-            self._room.release()
+        except BaseException as error:
+            self._room.put(None)
+            if isinstance(error, psycopg.Error):
+                raise translated(error, self.address.url) from error
             raise
         connection.lent = True
         return connection
+
+    def _await_room(self) -> None:
+        while True:
+            with suppress(Empty):
+                self._room.get(timeout=0.5)  # a signal that comes just before a wait is heard after it
+                return
 
     def _begin(self) -> GuardedConnection:
         """One that was lost while it lay idle is replaced."""
@@ -181,7 +192,7 @@ class Lender:
     def _returned(self, connection: GuardedConnection) -> None:
         if connection.lent:
             connection.lent = False
-            self._room.release()
+            self._room.put(None)
 
     def close(self) -> None:
         with self._lock:

@@ -8,27 +8,17 @@ and from other machines, a holder lives until its lease ends. A worker that is n
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Any
 
 from everstep import clock as clocks
 from everstep.backends.postgres_connections import Connection, execute
-from everstep.backends.postgres_rows import Values, items_or_none, run_from
+from everstep.backends.postgres_rows import Values, items_or_none, newest_run
 from everstep.errors import Conflict, DamagedRun, LeaseHeld, NotFound, StoreBusy
 from everstep.records import RunRow, Tombstone, Worker
+from everstep.system import process_name
 
 _TRIES = 50
-_RUN_COLUMNS = 22
-
-
-def process_name(pid: int) -> str:
-    """What tells a living process of this machine from every other one; empty where the system does not say."""
-    try:
-        space = Path("/proc/self/ns/pid").readlink()
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return ""
-    return f"{space} {pid} {fields[19]}"
+_RUN_COLUMNS = 23  # with the seq of the newest record
 
 
 class Leases:
@@ -96,7 +86,7 @@ class Leases:
         if not found:
             raise NotFound(f"there is no run {run!r}")
         values = found[0]
-        row = run_from(values[:_RUN_COLUMNS])
+        row = newest_run(values[:_RUN_COLUMNS])
         if row.digest() != row.check:
             raise DamagedRun(f"the row of run {run!r} does not match its digest")
         rest = values[_RUN_COLUMNS + 1 :]

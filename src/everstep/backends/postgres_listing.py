@@ -10,8 +10,8 @@ from typing import Any
 
 from everstep.backends.base import Query
 from everstep.backends.matching import fits_checkpoint, wanted_scalar
-from everstep.backends.postgres_connections import Readers
-from everstep.backends.postgres_rows import item, record_from, run_from
+from everstep.backends.postgres_readers import Readers
+from everstep.backends.postgres_rows import item, newest_run, record_from
 from everstep.records import Record, RunRow
 
 _PAGE = 500
@@ -34,8 +34,9 @@ def list_runs(readers: Readers, schema: str, query: Query) -> list[tuple[int, Ru
     if query.prefix is not None:
         tests.append(("r.id >= %s AND r.id < %s", (query.prefix, query.prefix + "\U0010ffff")))
     tests += _label_tests("r.created_at", query)
-    sql, values = _page(f'SELECT {_RUN} FROM "{schema}".runs r', "r.pk", tests, query, query.after, query.limit)  # noqa: S608 - fixed pieces
-    return [(row[0], run_from(row)) for row in readers.ask(sql.encode(), values)]
+    newest = f'(SELECT max(n.seq) FROM "{schema}".records n WHERE n.run = r.pk)'  # noqa: S608 - fixed pieces
+    sql, values = _page(f'SELECT {_RUN}, {newest} FROM "{schema}".runs r', "r.pk", tests, query, query.after, query.limit)  # noqa: S608 - fixed pieces
+    return [(row[0], newest_run(row)) for row in readers.ask(sql.encode(), values)]
 
 
 def list_checkpoints(readers: Readers, schema: str, run: str, query: Query) -> list[Record]:

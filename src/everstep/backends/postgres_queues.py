@@ -12,13 +12,17 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import psycopg
+from psycopg.errors import DivisionByZero
 
-from everstep.backends.postgres_connections import Address, Connection, Readers, execute
+from everstep.backends.base import Commit
+from everstep.backends.postgres_commit import NAMES, arguments, refusal
+from everstep.backends.postgres_connections import Address, Connection, execute
 from everstep.backends.postgres_leases import known_as, living
+from everstep.backends.postgres_readers import Readers
 from everstep.backends.postgres_rows import run_from
 from everstep.backends.queues import LIMITS, Claim, Claimed, Depth, Place, Task, gather
 from everstep.clock import clock
-from everstep.errors import EverstepError
+from everstep.errors import AlreadyQueued, EverstepError, RunExists
 
 _LISTEN_SECONDS = 1.0
 _PAUSE = 1.0
@@ -28,6 +32,31 @@ def claim(connection: Connection, sql: bytes, bucket: int, asked: Claim) -> list
     """The runs that a worker gets. Where the answer was lost, they are held by it all the same, and are freed with it."""
     values = (bucket, list(dict.fromkeys(asked.queues)), list(asked.workflows), list(asked.without), asked.most, *known_as(asked.worker))
     return [_claimed(row) for row in execute(connection, sql, values)]
+
+
+def create(
+    connection: Connection, sql: dict[str, bytes], bucket: int, commits: Sequence[Commit], known: Sequence[str], again: bool
+) -> list[bool]:
+    """Create runs in one transaction and one round trip. The last statement fails, and undoes all, if another run has one of the ids."""
+    ids, keys = [commit.run.id for commit in commits], [commit.run.key for commit in commits]
+    calls = [(commit, arguments(commit, bucket, again)) for commit in commits]
+    cursors = [connection.cursor(binary=True) for _ in calls]
+    try:
+        with connection.pipeline():  # one sync at its end: the server makes one transaction of it
+            try:
+                for cursor, (_, values) in zip(cursors, calls, strict=True):
+                    cursor.execute(sql[NAMES[len(values)]], values)
+                connection.cursor(binary=True).execute(sql["refuse_taken"], (ids, keys, list(known)))
+            except BaseException:
+                connection.close()  # leaving would commit what was sent before the value that cannot be; without its end, it is undone
+                raise
+    except DivisionByZero:
+        raise RunExists("a run of one of these ids exists already") from None
+    answers = [refusal(commit, cursor.fetchone() or (), again) for cursor, (commit, _) in zip(cursors, calls, strict=True)]
+    for answer in answers:
+        if answer is not None and not isinstance(answer, (AlreadyQueued, RunExists)):
+            raise answer
+    return [answer is None for answer in answers]
 
 
 def _claimed(values: tuple[Any, ...]) -> Claimed:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any
 
+from everstep.backends.heads import refuse_stale
 from everstep.backends.matching import meta_scalars
 from everstep.backends.packing import pack_tags, unpack_ranges, unpack_tags
 from everstep.errors import Damaged, DamagedFrame, DamagedRecord, DamagedRun
@@ -25,6 +26,13 @@ def run_from(values: Values) -> RunRow:
     if tags is None:
         raise DamagedRun(f"the row of run {name!r} is damaged: its tags cannot be read")
     return RunRow(name, key, family, workflow, session, tags, *values[7:])
+
+
+def newest_run(values: Values) -> RunRow:
+    """A run row, from all columns and the seq of the run's newest record."""
+    row = run_from(values[:-1])
+    refuse_stale(row, values[-1])
+    return row
 
 
 def run_values(row: RunRow) -> Values:

@@ -15,6 +15,7 @@ import psycopg
 
 from everstep.backends.base import Commit
 from everstep.backends.postgres_commit import NAMES, arguments, refusal
+from everstep.backends.postgres_connections import speak_utf8
 from everstep.backends.postgres_errors import said
 from everstep.backends.postgres_format import BUCKETS
 from everstep.backends.postgres_guard import MARK, Lender, own
@@ -49,18 +50,26 @@ class PostgresTransaction:
         """The commit, in a bucket of its own choice: that of the store's writer would have them wait for each other."""
         connection = self.connection
         if connection.closed or connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE:
-            raise Undone(ended() if not connection.closed else psycopg.OperationalError("the connection was lost in the step"))
+            raise Undone(ended()) if not connection.closed else self._lost("in the step")
         values = arguments(commit, os.urandom(1)[0] % BUCKETS, again=False)
-        call = self._sql[NAMES[len(values)]].replace(b"SELECT code", f"SELECT current_setting('{MARK}', true), code".encode(), 1)
+        call = self._sql[NAMES[len(values)]].replace(b"SELECT code", f"SELECT pg_catalog.current_setting('{MARK}', true), code".encode(), 1)
         try:
+            speak_utf8(connection)
             mark, *answer = own(connection, call, values).fetchone() or ("",)
         except psycopg.Error as error:
-            raise Undone(error) from error
+            raise (self._lost(said(error)) if lost(connection, error) else Undone(error)) from error
         if mark != connection.mark:
             raise Undone(ended())
         trouble = refusal(commit, tuple(answer), again=False)
         if trouble is not None:
             raise trouble
+
+    def _lost(self, how: str) -> StoreUnreachable:
+        """The server went away, and it is known that nothing was written: no fault of the step's."""
+        url = self._lender.address.url
+        failure = StoreUnreachable(f"{url}: the connection was lost before the step was committed: {how}", written="no")
+        failure.place = url
+        return failure
 
     def _end(self, commit: Commit) -> None:
         connection = self.connection
@@ -73,7 +82,7 @@ class PostgresTransaction:
                 raise Undone(error) from error
             self._lender.drop(connection)
             if not self._settle(commit, error):
-                raise Undone(error) from error
+                raise self._lost(said(error)) from error
         except BaseException as error:  # Ctrl-C: known before anybody asks
             self._lender.drop(connection)
             self._settle(commit, error)

@@ -15,8 +15,9 @@ import psycopg
 from everstep import clock as clocks
 from everstep.backends.base import Manifest
 from everstep.backends.packing import pack_ranges, unpack_tags
-from everstep.backends.postgres_connections import Address, Connection, Readers, execute
+from everstep.backends.postgres_connections import Address, Connection, execute
 from everstep.backends.postgres_errors import GRANTS, translated
+from everstep.backends.postgres_readers import Readers
 from everstep.backends.postgres_rows import chunk_columns, items_or_none
 from everstep.backends.upkeep import Census, Cut
 from everstep.errors import Conflict, Damaged, NotFound
@@ -34,7 +35,7 @@ class Stamps:
 
     def __init__(self) -> None:
         self._known: OrderedDict[int, list[int]] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a finalizer may read in the middle of a read
 
     def note(self, buckets: list[int]) -> int:
         with self._lock:
@@ -55,12 +56,14 @@ def manifest(readers: Readers, stamps: Stamps) -> Manifest:
     return Manifest(_bytes(sum(map(_whole, totals))), runs, last, places, stamps.note(writes))
 
 
-def _whole(number: Decimal | int) -> int:
+def _whole(number: Decimal | int | None) -> int:
     """A number of the manifest: the server's numbers may be fractions, or none at all."""
+    if number is None:
+        raise Damaged("the manifest of the store is damaged: the table manifest or counters is empty")
     try:
         return int(number)
     except (ValueError, OverflowError):
-        raise Damaged(f"the manifest of the store is damaged: {number} is no sum") from None
+        raise Damaged(f"the manifest of the store is damaged: a sum must be an integer, got {number}") from None
 
 
 def _bytes(total: int) -> bytes:

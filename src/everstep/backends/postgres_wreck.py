@@ -163,13 +163,13 @@ class PostgresWreck:
             yield from (frame for (frame,) in self._all("chunk_elsewhere", family, digest))
 
     def feed(self, deep: bool) -> Feed:
-        """The feed has no digests; it counts if its positions and the records of each run follow each other without a gap."""
+        """The feed has no digests; it counts if its entries do not overlap and the records of each run follow each other without a gap."""
         given, waiting, ends = self._all("feed"), self._all("feed_new"), self._all("feed_end")
-        entries: list[Entry] = [*((run, seq, count) for _, run, seq, count in given), *waiting]
         newest = max([*(last for last, *_ in given), *(position for (position,) in ends)], default=0)
+        entries: list[Entry] = [*_with_holes(given, newest), *waiting]
         end = newest + sum(count for _, _, count in waiting)
         heads = _heads(entries)
-        if heads is None or ends != [(sum(count for *_, count in given),)] or not _follow(given):
+        if heads is None or ends != [(newest,)] or not _follow(given):
             return Feed(None, max(end, 0))
         return Feed(entries, end, heads)
 
@@ -205,13 +205,30 @@ def _records(run: str, values: Values) -> list[Record]:
 
 
 def _follow(given: Rows) -> bool:
-    """Whether positions begin at 1 and have no gap."""
+    """Whether no entry overlaps the one before it."""
     position = 0
     for last, _, _, count in given:
-        position += count
-        if position != last or count < 1:
+        if last < position + count or count < 1:
             return False
+        position = last
     return True
+
+
+def _with_holes(given: Rows, end: int) -> list[Entry]:
+    """The entries, and one without a run for each gap: positions of runs that were deleted stay empty."""
+    entries: list[Entry] = []
+    position = holes = 0
+    for last, run, seq, count in [*given, (end, 0, 0, 0)]:
+        if (gap := last - count - position) > 0:
+            entries.append((0, holes + 1, gap))
+            holes += gap
+        if count and run:
+            entries.append((run, seq, count))
+        elif count:
+            entries.append((0, holes + 1, count))
+            holes += count
+        position = last
+    return entries
 
 
 def _heads(entries: list[Entry]) -> dict[int, int] | None:

@@ -20,10 +20,12 @@ from everstep.backends import leading
 from everstep.backends.base import Commit, Done
 from everstep.backends.postgres_commit import ADVANCE, NAMES, arguments, refusal
 from everstep.backends.postgres_connections import Address, Connection, execute, is_direct
+from everstep.backends.postgres_diagnosis import explained
 from everstep.backends.postgres_errors import said, translated
 from everstep.backends.postgres_quick import Quick, usable
 from everstep.backends.postgres_rows import Values
 from everstep.errors import EverstepError, InvalidArgument, StoreBusy, StoreClosed, StoreUnreachable
+from everstep.guard import enter, interrupts
 from everstep.nudge import Nudge
 
 Operation = Callable[[Connection, bool], Any]
@@ -97,7 +99,9 @@ class Writer(leading.Leaders[Work]):
         while True:
             try:
                 self._attempt(self._ready(), group)
-            except Exception as error:  # noqa: BLE001 - it is raised where the work came from
+            except Exception as error:
+                if interrupts(error):
+                    raise
                 if self._is_over(group, error, time.monotonic() > limit):
                     return
             else:
@@ -136,6 +140,8 @@ class Writer(leading.Leaders[Work]):
             try:
                 ready.append((work, arguments(_commit(work), self.bucket, work.again)))
             except EverstepError as error:
+                if interrupts(error):
+                    raise
                 work.error = error
         # Who creates runs takes a lock that all who create runs share: first, so that no two batches wait for each other in a circle.
         ready.sort(key=lambda pair: _commit(pair[0]).was is not None)
@@ -197,6 +203,7 @@ class Writer(leading.Leaders[Work]):
     def _failed(self, group: list[Work], error: Exception) -> None:
         """The server refused the transaction and undid it. Of several, each is tried alone, so that only the culprit fails."""
         connection = self._connection
+        meaning = explained(error, self._address, connection)
         if connection is not None and (connection.closed or connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE):
             self._drop()
         if len(group) > 1 and not isinstance(error, (StoreClosed, StoreBusy)):
@@ -204,7 +211,7 @@ class Writer(leading.Leaders[Work]):
                 self._serve([work])
             return
         for work in group:
-            work.error = translated(error, self._address.url)
+            work.error = meaning
             said_by_operation = work.operation is not None and isinstance(error, EverstepError)
             if work.again and isinstance(work.error, EverstepError) and not said_by_operation:
                 work.error.written = "unknown"  # this try was undone; what became of the one before is not known
@@ -215,11 +222,12 @@ class Writer(leading.Leaders[Work]):
             what = f"{self._address.url}: {error.message if isinstance(error, EverstepError) else said(error)}"
             failure = StoreUnreachable(what, written="unknown" if work.again else "no")
             failure.__cause__ = error
-            work.error = failure
+            work.error = failure.of(self._address.url)
             work.settled = True
 
     def close(self, last: Operation) -> None:
         """Write what is queued, do one last thing if the server can be reached, then refuse everything."""
+        enter(self._hold)
         sleepers: list[Nudge] = []
         mine = Work(None, None, None)
         while not self._hold.take(mine):

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from everstep.errors import Damaged
 from everstep.records import Letter, RunRow, Status, Worker
 from everstep.shape import Shape
+
+if TYPE_CHECKING:
+    from everstep.backends.base import Commit
 
 START = "start"  # the letter that a run is woken by for the first time
 LIMITS = "queue:"  # what the limits of a queue are remembered as
@@ -101,6 +104,13 @@ class Depth(NamedTuple):
 
 class Queues(Protocol):
     """What workers need. A commit that brings a `task` gives its run a place; one that ends the run takes it away."""
+
+    def create(self, commits: Sequence[Commit], known: Sequence[str] = ()) -> list[bool]:
+        """Create several runs in one transaction, all or none; return for each whether it is new.
+
+        A run is not new if its id is in `known` and taken, or if its queue has a double of it, be it in the same call. Any other
+        id that is taken raises `RunExists`, and nothing is written.
+        """
 
     def claim(self, claim: Claim) -> list[Claimed]:
         """Give runs to a worker: each with epoch + 1 and its lease, as `acquire` does it, in one transaction.

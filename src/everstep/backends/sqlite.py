@@ -35,9 +35,10 @@ from everstep.backends.sqlite_reader import Reader
 from everstep.backends.sqlite_transaction import Transaction
 from everstep.backends.sqlite_wal import GROW_BYTES, WalKeeper
 from everstep.backends.sqlite_writer import Writer
-from everstep.backends.upkeep import Census, Cut
+from everstep.backends.upkeep import Census, Cut, Gathered
 from everstep.clock import clock
 from everstep.errors import NotFound, StoreClosed
+from everstep.guard import inside, refuse_inside
 from everstep.records import Base, Letter, Pruned, Record, RunRow, Tag, Tombstone, Worker
 
 
@@ -68,6 +69,7 @@ class SqliteBackend(NoOrders):
         self._bells: list[sqlite_queues.Bell] = []
         self._closed = False
         self._forked = False
+        self._rests = False
         sqlite_fork.register(self)
 
     def _connect_writer(self) -> apsw.Connection:
@@ -163,6 +165,11 @@ class SqliteBackend(NoOrders):
         found = self._reader.worker(row.worker) if row.worker is not None else None
         return found if found is not None and self._locks.alive(found, os.uname().nodename) else None
 
+    def living(self) -> list[Worker]:
+        self._check_open()
+        host = os.uname().nodename
+        return [worker for worker in self._reader.workers() if self._locks.alive(worker, host)]
+
     def release(self, row: RunRow) -> None:
         self._check_open()
         self._writer.call(self._leases.release, row)
@@ -174,6 +181,11 @@ class SqliteBackend(NoOrders):
     def delete(self, row: RunRow) -> None:
         self._check_open()
         self._writer.call(self._leases.delete, row)
+
+    def delete_many(self, rows: Sequence[RunRow]) -> set[bytes]:
+        self._check_open()
+        gone: set[bytes] = self._writer.call(self._leases.delete_many, rows)
+        return gone
 
     def manifest(self) -> Manifest:
         self._check_open()
@@ -209,6 +221,15 @@ class SqliteBackend(NoOrders):
     def prune(self, cut: Cut) -> None:
         self._check_open()
         self._writer.call(Transaction.prune, cut)
+
+    def gather(self, page: Sequence[tuple[int, RunRow]], heads: bool) -> Gathered:
+        self._check_open()
+        if not heads:
+            return Gathered()
+        from everstep.backends import sqlite_gather
+
+        with self._reader.snapshot() as cursor:
+            return sqlite_gather.heads(cursor, page)
 
     def families(self) -> list[bytes]:
         self._check_open()
@@ -249,6 +270,11 @@ class SqliteBackend(NoOrders):
     def set_fact(self, name: str, value: str | None) -> None:
         self._check_open()
         self._writer.call(sqlite_upkeep.set_fact, (name, value))
+
+    def create(self, commits: Sequence[Commit], known: Sequence[str] = ()) -> list[bool]:
+        self._check_open()
+        new: list[bool] = self._writer.call(sqlite_queues.create, (commits, frozenset(known)))
+        return new
 
     def claim(self, claim: Claim) -> list[Claimed]:
         """A look without a write first: workers ask often, and mostly there is nothing."""
@@ -299,23 +325,28 @@ class SqliteBackend(NoOrders):
     def close(self) -> None:
         if self._closed:
             return
+        refuse_inside()
         self._closed = True
         # The last of them first, and each whatever becomes of the others. The writer's connection is the last one to be closed: if no other
         # process has the store open, SQLite merges and removes the WAL then.
         with ExitStack() as closing:
+            closing.callback(self._file.release)
             for part in (self._file.witness, self._locks, self._writer, self._reader, self._wal):
                 closing.callback(part.close)
             for bell in self._bells:
                 closing.callback(bell.stop)
 
     def rest(self) -> None:
-        """Before a fork; see sqlite_fork."""
-        self._wal.rest()
-        self._writer.rest()
+        """Before a fork; see sqlite_fork. A thread that forks in the middle of a save of its own can't wait for it: in the child, it is undone."""
+        self._rests = not inside()
+        if self._rests:
+            self._wal.rest()
+            self._writer.rest()
 
     def go_on(self) -> None:
-        self._writer.go_on()
-        self._wal.go_on()
+        if self._rests:
+            self._writer.go_on()
+            self._wal.go_on()
 
     def abandon(self) -> str | None:
         if self._closed:

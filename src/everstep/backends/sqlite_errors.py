@@ -23,6 +23,19 @@ def is_full(error: BaseException, system_errno: int) -> bool:
 
 def write_error(error: BaseException, path: str, system_errno: int = 0) -> BaseException:
     """What to raise for an error that came before COMMIT."""
+    return _placed(_write_error(error, path, system_errno), path)
+
+
+def read_error(error: BaseException, path: str) -> BaseException:
+    """What to raise for an error of a read, or of a write that failed while it read."""
+    return _placed(_read_error(error, path), path)
+
+
+def _placed(meaning: BaseException, path: str) -> BaseException:
+    return meaning.of(path) if isinstance(meaning, StoreError) and meaning.place is None else meaning
+
+
+def _write_error(error: BaseException, path: str, system_errno: int) -> BaseException:
     if isinstance(error, EverstepError) or not isinstance(error, Exception):
         return error
     if is_full(error, system_errno):
@@ -34,11 +47,10 @@ def write_error(error: BaseException, path: str, system_errno: int = 0) -> BaseE
         return StoreFull(f"no space is left beside {path}") if full else StoreError(f"{path}: the system reported {error}")
     if isinstance(error, (UnicodeEncodeError, OverflowError, TypeError, ValueError)) and not isinstance(error, UnicodeDecodeError):
         return InvalidArgument(f"a value cannot be stored in {path}: {error}")
-    return read_error(error, path)
+    return _read_error(error, path)
 
 
-def read_error(error: BaseException, path: str) -> BaseException:
-    """What to raise for an error of a read, or of a write that failed while it read."""
+def _read_error(error: BaseException, path: str) -> BaseException:
     if isinstance(error, (apsw.BusyError, apsw.LockedError)):
         return StoreBusy(f"{path} stayed locked by another process")
     if isinstance(error, apsw.ReadOnlyError):

@@ -2,7 +2,7 @@
 
 Files: the store is 0600 (SQLite gives -wal and -shm the same), a folder made for it 0700. A new store is built under
 another name and linked to its own when it is complete, so that no process ever sees half of one. The file is never
-opened but through SQLite: closing a descriptor of it would drop the locks that SQLite holds in this process. What a killed
+opened but through SQLite and by sqlite_paths: closing a descriptor of it drops the locks that SQLite holds in this process. What a killed
 creation left behind is removed by the next one, or by whoever opens the store next.
 A store of an older format is migrated when it is opened; where it cannot be written, it cannot be opened.
 """
@@ -11,25 +11,31 @@ from __future__ import annotations
 
 import os
 import stat
+import time
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 from typing import Any
+from weakref import finalize
 
 import apsw
 
 from everstep.backends import queries, sqlite_format
+from everstep.backends.sqlite_agreement import adds_up
+from everstep.backends.sqlite_beside import foreign_wal, refuse_leftovers
 from everstep.backends.sqlite_errors import read_error, write_error
 from everstep.backends.sqlite_fork import refuse_unsafe
 from everstep.backends.sqlite_format import APPLICATION_ID, FORMAT, SCHEMAS, schema_digest
-from everstep.backends.sqlite_new import discard, folder_error, link, remove_unfinished, sync_folder, unfinished
+from everstep.backends.sqlite_new import discard, folder_error, link, remove_unfinished, unfinished
+from everstep.backends.sqlite_paths import hold, refuse_links, refuse_mounted
 from everstep.backends.sqlite_witness import Seen, Witness
-from everstep.errors import Damaged, NewerFormat, NotAStore, ReadOnly, RolledBack, StoreError
-from everstep.records import ZERO, shift
+from everstep.errors import Damaged, ForeignWal, NewerFormat, NotAStore, ReadOnly, RolledBack, StoreError
+from everstep.system import needs_full_sync, sync_folder, sync_parents
 
 OWN_FOLDER = ".everstep"
 BUSY_MS = 30_000
 _SQL = queries.load("read")
+_LOOKS = 4
 _WITNESSED = 3  # the first format whose stores tell which one they are and how often they were written
 
 
@@ -46,14 +52,30 @@ class SqliteFile:
         self._first: apsw.Connection | None = None
         refuse_unsafe(self.path)
         if not self._place.exists():
+            refuse_leftovers(self._place)
             if not create:
                 raise NotAStore.nothing_at(self.path)
             _create(self._place)
         self._refuse_other_things()
         self._refuse_odd_neighbours()
         self._refuse_foreign_folder()
+        refuse_links(self._place)
+        refuse_mounted(self._place)
+        held = hold(self._place)
+        try:
+            self._look(accept_older)
+        except BaseException:
+            held.release()
+            raise
+        self.release = held.release
+        finalize(self, held.release).atexit = False  # a store that was never closed
+
+    def _look(self, accept_older: bool) -> None:
+        """Find out what the file is, and refuse it if it is not the one that it should be."""
         seen = self.witness.recall()  # before the store is looked at: others go on writing both
-        if (version := self._identify()) < FORMAT:
+        version = self._identify()
+        self._refuse_foreign_wal()
+        if version < FORMAT:
             self._compare_old(version, seen, accept_older)
             self._migrate(version)
             self._identify()
@@ -61,9 +83,6 @@ class SqliteFile:
 
     def _refuse_other_things(self) -> None:
         info = self._place.stat()
-        if info.st_nlink > 1:
-            with suppress(OSError):  # what cannot be removed now is no reason not to open; whoever opens it next tries again
-                remove_unfinished(self._place)
         if not stat.S_ISREG(info.st_mode):
             raise NotAStore(f"{self.path} is not an Everstep store: it is no regular file")
         if info.st_size == 0:
@@ -103,7 +122,7 @@ class SqliteFile:
     def _identify(self) -> int:
         """Look before touching: a read-only connection cannot change a file that is not ours. Returns the format."""
         try:
-            with closing(self._open(apsw.SQLITE_OPEN_READONLY)) as connection:
+            with closing(self._unmerged(self._open(apsw.SQLITE_OPEN_READONLY))) as connection:
                 application, version, schema = _what_it_says(connection)
         except (apsw.CantOpenError, apsw.ReadOnlyError) as error:
             if os.access(self._place.parent, os.W_OK):
@@ -123,6 +142,34 @@ class SqliteFile:
             )
         return version
 
+    def _refuse_foreign_wal(self) -> None:
+        """Refuse a file that the WAL beside it was not made for, before anything merges the two."""
+        for attempt in range(_LOOKS):
+            seen = self.witness.recall()
+            if not self._has_wal() or (seen is not None and seen.file == self.witness.file()):
+                return
+            try:
+                with closing(self._unmerged(self.reader())) as connection:
+                    reason = foreign_wal(connection, self._open_alone(), Path(self.wal))
+            except (StoreError, apsw.Error):
+                return  # damage of another sort: whoever reads is told
+            if reason is None:
+                return
+            time.sleep(0.005 * 2**attempt)  # another process may be merging the WAL just now
+        from shlex import quote
+
+        raise ForeignWal(
+            f"{self.wal} does not belong to {self.path}: {reason}. Nothing was changed",
+            remedy=f"Put the file back that the WAL belongs to: its newest saves are in the WAL. To use {self._place.name} without them, "
+            f"move the WAL away: mv {quote(self.wal)} {quote(self.wal + '.old')}",
+        )
+
+    @staticmethod
+    def _unmerged(connection: apsw.Connection) -> apsw.Connection:
+        """A connection that leaves the WAL as it is when it is closed, until the file is known to be the right one."""
+        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        return connection
+
     def _compare_old(self, version: int, seen: Seen | None, accept_older: bool) -> None:
         """Refuse a store of an older format that is older than what was seen of it here, before it is migrated."""
         if seen is None or accept_older:
@@ -133,24 +180,24 @@ class SqliteFile:
             connection = self.reader()
         except StoreError:
             return  # whoever migrates it meets the same, and can say more
-        with closing(connection):
+        with closing(self._unmerged(connection)):
             self._refuse_older(connection, seen)
 
     def _compare(self, seen: Seen | None, accept_older: bool) -> None:
         """Refuse a store that is older than what was seen of it here, or whose file may be."""
         try:
-            self._first = self.reader()
+            self._first = self._unmerged(self.reader())
         except StoreError:
-            return None  # damage of another sort: whoever reads is told
-        if seen is None:
-            return None
+            return  # damage of another sort: whoever reads is told
         try:
-            self._refuse_older(self._first, seen)
+            if seen is not None:
+                self._refuse_older(self._first, seen)
         except RolledBack:
-            if accept_older:
-                return self.witness.forget()
-            self._first.close()
-            raise
+            if not accept_older:
+                self._first.close()
+                raise
+            self.witness.forget()
+        self._first.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
 
     def _refuse_older(self, connection: apsw.Connection, seen: Seen) -> None:
         try:
@@ -196,6 +243,8 @@ class SqliteFile:
         connection.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
         connection.config(apsw.SQLITE_DBCONFIG_ENABLE_VIEW, 0)
         connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
+        if needs_full_sync():
+            sqlite_format.sync_fully(connection)
         return connection
 
     def _open_immutable(self) -> apsw.Connection:
@@ -206,6 +255,10 @@ class SqliteFile:
                 f"{self.path} has a WAL that was not merged, and its folder cannot be written",
                 remedy="Open it once where it can be written.",
             )
+        return self._open_alone()
+
+    def _open_alone(self) -> apsw.Connection:
+        """Read the file without its WAL."""
         return self._open(apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI, f"file:{quoted(self.path)}?immutable=1")
 
     def reader(self) -> apsw.Connection:
@@ -271,11 +324,10 @@ def _adds_up(connection: apsw.Connection) -> bool:
     """Whether the manifest is the sum of all checks. Rows of an older file are good in themselves, but not together with a newer manifest."""
     try:
         with connection:  # both of one moment: others may be writing
-            (total,) = connection.execute(_SQL["total"]).fetchone() or (None,)
-            checks = [check for (check,) in connection.execute(_SQL["all_checks"])]
-        return bool(total == shift(ZERO, (), checks))
-    except (apsw.Error, TypeError, UnicodeDecodeError):
+            right = adds_up(connection)
+    except apsw.Error:
         return False
+    return right
 
 
 def _create(path: Path) -> None:
@@ -283,7 +335,7 @@ def _create(path: Path) -> None:
     temporary = unfinished(path)
     try:
         _make_folder(path.parent)
-        Witness(str(path)).forget()
+        sync_parents(path.parent)  # before there is a store: a save that was acknowledged must not be lost with the folder's name
         remove_unfinished(path)
         os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         try:
@@ -306,7 +358,11 @@ def _make_folder(folder: Path) -> None:
         folder.mkdir(mode=0o700)
     except FileExistsError:
         return
-    (folder / ".gitignore").write_text("*\n")
+    descriptor = os.open(folder / ".gitignore", os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(descriptor, b"*\n")
+    finally:
+        os.close(descriptor)
 
 
 def _build(temporary: Path) -> None:

@@ -42,6 +42,7 @@ from everstep.backends.sqlite_rows import tombstone_values
 from everstep.clock import clock
 from everstep.errors import Damaged
 from everstep.records import Tombstone, shift
+from everstep.system import needs_full_sync
 
 APPLICATION_ID = 0x45565354
 FORMAT = 4
@@ -67,8 +68,15 @@ def schema_digest(connection: apsw.Connection) -> str:
     return sha256(repr(sorted([b" ".join(part.split()) for part in row] for row in rows)).encode()).hexdigest()
 
 
+def sync_fully(connection: apsw.Connection) -> None:
+    """Let commits and merges reach the disk itself, where fsync stops at the drive's cache (macOS)."""
+    connection.execute("PRAGMA fullfsync = ON; PRAGMA checkpoint_fullfsync = ON").fetchall()
+
+
 def build(connection: apsw.Connection) -> None:
     """Make an empty file a store."""
+    if needs_full_sync():
+        sync_fully(connection)
     connection.execute("PRAGMA page_size = 4096; PRAGMA auto_vacuum = INCREMENTAL; PRAGMA synchronous = FULL").fetchall()
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {FORMAT}").fetchall()
     connection.execute(f"BEGIN; {_SCHEMA} {_RUNTIME} {_TRUST} {_QUEUES}").fetchall()

@@ -18,9 +18,11 @@ from everstep.backends import mounts, queries
 from everstep.backends.matching import meta_scalars
 from everstep.backends.sqlite_feed import faults
 from everstep.backends.sqlite_file import SqliteFile
+from everstep.backends.sqlite_new import left_behind
 from everstep.backends.upkeep import Census
 from everstep.errors import Damaged, StoreError
 from everstep.records import MODULUS
+from everstep.system import needs_full_sync
 
 SQL = queries.load("health")
 _STEPS = 20_000  # of SQLite's machine, between two looks at the clock: well under a millisecond
@@ -106,6 +108,7 @@ def health(cursor: apsw.Cursor, file: SqliteFile) -> dict[str, Any]:
         "volatile": mounts.is_volatile(kind),
         "writes": writes,
         "seen": None if seen is None else seen[1],
+        "left_behind": {str(left): _size(left) for left in left_behind(place.parent)},
     }
 
 
@@ -123,6 +126,9 @@ def _synchronous(file: SqliteFile) -> str | None:
     """How commits are synced: asked of a connection such as commits go through. None if there is none."""
     try:
         with closing(file.writer()) as connection:
+            fully = connection.pragma("fullfsync") and connection.pragma("checkpoint_fullfsync")
+            if needs_full_sync() and not fully:
+                return "without F_FULLFSYNC"
             return _SYNC.get(int(connection.pragma("synchronous")))
     except StoreError:
         return None

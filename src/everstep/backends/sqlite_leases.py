@@ -9,22 +9,24 @@ What the dead left behind is removed when the store is opened.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
+from collections.abc import Sequence
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
 from everstep import clock as clocks
+from everstep import system
+from everstep.backends.sqlite_paths import Place, place_of
 from everstep.backends.sqlite_rows import worker_from, worker_values
 from everstep.backends.sqlite_transaction import Transaction
-from everstep.errors import Conflict, LeaseHeld, NotFound
+from everstep.errors import Conflict, DamagedRun, LeaseHeld, NotFound
 from everstep.records import RunRow, Worker
 from everstep.shape import Shape, field
 
 _SAFE = re.compile(r"[A-Za-z0-9_-]{1,100}")
-_living: set[tuple[str, str]] = set()
+_living: set[tuple[Place, str]] = set()
 os.register_at_fork(after_in_child=_living.clear)
 
 
@@ -33,18 +35,26 @@ class WorkerLocks(Shape):
 
     folder: str
     _held: dict[str, int] = field(default_factory=dict)
+    _known: Place | None = None
+
+    @property
+    def _place(self) -> Place:
+        """The folder, by whatever path it was opened: a bind mount must not let a store take its own lease away."""
+        if self._known is None:
+            self._known = place_of(self.folder)
+        return self._known
 
     def hold(self, worker: str) -> bool:
         """Lock the worker's file; False if it is locked already."""
         if worker in self._held:
             return False
         Path(self.folder).mkdir(mode=0o700, exist_ok=True)
-        _living.add((self.folder, worker))  # first: another handle of this process would drop the lock by looking at it
+        _living.add((self._place, worker))  # first: another handle of this process would drop the lock by looking at it
         try:
             while (descriptor := self._locked(self._path(worker))) is None:
                 continue  # somebody who opens the store just now took it for the file of a dead one, and removed it
         except BaseException:
-            _living.discard((self.folder, worker))
+            _living.discard((self._place, worker))
             raise
         self._held[worker] = descriptor
         return True
@@ -54,7 +64,7 @@ class WorkerLocks(Shape):
         """The file, made and locked; None if it was removed meanwhile."""
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
-            fcntl.lockf(descriptor, fcntl.LOCK_EX)
+            system.lock(descriptor)
             if os.fstat(descriptor).st_nlink:
                 return descriptor
         except BaseException:
@@ -65,7 +75,7 @@ class WorkerLocks(Shape):
 
     def clean(self) -> None:
         """Remove the files of workers that died. Best effort: a file that stays says nothing, for nobody locks it."""
-        ours = {self._path(worker) for folder, worker in _living.copy() if folder == self.folder}
+        ours = {self._path(worker) for place, worker in _living.copy() if place == self._place}
         with suppress(OSError):
             for path in Path(self.folder).glob("*"):
                 if str(path) not in ours:
@@ -75,10 +85,8 @@ class WorkerLocks(Shape):
     def _remove_unlocked(path: Path) -> None:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
-            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            path.unlink(missing_ok=True)  # while it is locked, so that whoever is about to lock it sees that it is gone
-        except (BlockingIOError, PermissionError):
-            return
+            if system.try_lock(descriptor):
+                path.unlink(missing_ok=True)  # while it is locked, so that whoever is about to lock it sees that it is gone
         finally:
             os.close(descriptor)
 
@@ -88,7 +96,7 @@ class WorkerLocks(Shape):
             return clock.now_us() < holder.expires_at
         if holder.boot != clock.boot_id() or clock.boot_us() >= holder.expires_boot:
             return False
-        return (self.folder, holder.id) in _living or self._is_locked(holder.id)
+        return (self._place, holder.id) in _living or self._is_locked(holder.id)
 
     def _is_locked(self, worker: str) -> bool:
         try:
@@ -96,16 +104,13 @@ class WorkerLocks(Shape):
         except FileNotFoundError:
             return False
         try:
-            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except (BlockingIOError, PermissionError):
-            return True
+            return not system.try_lock(descriptor)
         finally:
             os.close(descriptor)
-        return False
 
     def forget(self, worker: str) -> None:
         """Remove the lock file of a dead worker. Ids are never used twice, so nobody can be about to lock it."""
-        if (self.folder, worker) not in _living:
+        if (self._place, worker) not in _living:
             with suppress(OSError):  # whoever opens the store next removes it
                 Path(self._path(worker)).unlink(missing_ok=True)
 
@@ -125,7 +130,7 @@ class WorkerLocks(Shape):
             with suppress(OSError):  # whoever opens the store next removes it
                 Path(self._path(worker)).unlink(missing_ok=True)
             os.close(descriptor)
-            _living.discard((self.folder, worker))
+            _living.discard((self._place, worker))
         self._held.clear()
 
 
@@ -165,6 +170,17 @@ class Leases(Shape):
         if stored.check != row.check:
             raise Conflict(f"run {row.id!r} moved on since it was read; it was not deleted")
         transaction.remove(pk, stored)
+
+    def delete_many(self, transaction: Transaction, rows: Sequence[RunRow]) -> set[bytes]:
+        """Those that moved on or are held stay. What is refused is found out before anything of it is written."""
+        gone: set[bytes] = set()
+        for row in rows:
+            try:
+                self.delete(transaction, row)
+            except (Conflict, LeaseHeld, NotFound, DamagedRun):
+                continue
+            gone.add(row.key)
+        return gone
 
     def _refuse_if_held(self, transaction: Transaction, row: RunRow, host: str) -> None:
         if row.worker is None:

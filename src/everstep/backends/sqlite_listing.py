@@ -15,7 +15,7 @@ import apsw
 from everstep.backends.base import MAX_SEQ, Query
 from everstep.backends.matching import wanted_scalar
 from everstep.backends.sqlite_reader import SQL, find
-from everstep.backends.sqlite_rows import record_from, run_from
+from everstep.backends.sqlite_rows import newest_run, record_from
 from everstep.errors import Damaged
 from everstep.records import Kind, Record, RunRow
 from everstep.shape import Shape
@@ -78,7 +78,7 @@ def _row(cursor: apsw.Cursor, pk: int) -> tuple[int, RunRow]:
     values = cursor.execute(SQL["run_at"], (pk,)).fetchone()
     if values is None:
         raise Damaged(f"an index of the store is damaged: it names run number {pk}, which does not exist")
-    return pk, run_from(values)
+    return pk, newest_run(values)
 
 
 def _filters(cursor: apsw.Cursor, query: Query) -> list[_Filter]:

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import secrets  # now, also for `ids`: a daemon may give up the right to read it later
 from contextlib import suppress
 from glob import escape as glob_escape
 from pathlib import Path
 
 from everstep.errors import ReadOnly, StoreError, StoreFull
+from everstep.system import is_alive
 
 _making: set[str] = set()
+_UNFINISHED = re.compile(r"\.(?P<store>.+?)\.(?:(?P<owner>\d{1,10})\.)?[0-9a-f]{3,12}\.new(?:-[a-z]+)?", re.DOTALL)
 
 
 def unfinished(path: Path) -> Path:
@@ -37,13 +40,37 @@ def _itself_last(folder: Path, pattern: str) -> list[Path]:
     return sorted(folder.glob(pattern), key=lambda path: len(path.name), reverse=True)
 
 
+def unfinished_names(path: Path) -> list[Path]:
+    """What creations and repairs of a store are building, or left behind: only names that Everstep makes."""
+    return [left for left in _itself_last(path.parent, f".{glob_escape(path.name)}.*.new*") if _owner(left, path.name) is not None]
+
+
+def left_behind(folder: Path) -> list[Path]:
+    """What killed creations and repairs of any store left behind in a folder. Names without a process may be of something that is at work."""
+    return [left for left in _itself_last(folder, ".*.new*") if _owner(left) and _is_left(left, _owner(left))]
+
+
 def remove_unfinished(path: Path) -> None:
-    """What creations left behind that were killed or failed: those whose process is gone, or is this one and makes them no more."""
-    for left in _itself_last(path.parent, f".{glob_escape(path.name)}.*.new*"):
-        owner = left.name.removeprefix(f".{path.name}.").partition(".")[0]
-        failed = owner == str(os.getpid()) and left.name.rpartition(".new")[0] + ".new" not in _making
-        if failed or not owner.isdecimal() or not Path(f"/proc/{owner}").exists():
+    """Remove what killed or failed creations and repairs of one store left behind."""
+    for left in unfinished_names(path):
+        if _is_left(left, _owner(left, path.name)):
             left.unlink(missing_ok=True)
+
+
+def _owner(left: Path, store: str | None = None) -> int | None:
+    """The process that makes a file of this name, 0 if that is not known; None if the name is not one of ours."""
+    found = _UNFINISHED.fullmatch(left.name)
+    if found is None or (store is not None and found["store"] != store):
+        return None
+    return int(found["owner"] or 0)
+
+
+def _is_left(left: Path, owner: int | None) -> bool:
+    if owner is None:
+        return False
+    if owner == os.getpid():
+        return left.name.rpartition(".new")[0] + ".new" not in _making
+    return not is_alive(owner)
 
 
 def link(temporary: Path, path: Path) -> bool:
@@ -60,14 +87,6 @@ def link(temporary: Path, path: Path) -> bool:
             return False
         temporary.rename(path)
     return True
-
-
-def sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def folder_error(error: OSError, path: Path) -> StoreError:

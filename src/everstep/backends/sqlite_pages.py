@@ -11,6 +11,7 @@ import mmap
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from everstep.backends.sqlite_cells import rows_in
 from everstep.backends.sqlite_copy import copy_store
@@ -137,19 +138,29 @@ class Pages:
             trunk = int.from_bytes(data[:4])
         return found
 
+    def hide(self) -> None:
+        """Remove the names of the copies, which stay readable for those who have them open: a crash from here on leaves nothing behind."""
+        self.image.unlink(missing_ok=True)
+        self._frames.unlink(missing_ok=True)
+
     def close(self) -> None:
         self._file.close()
         if isinstance(self._wal, mmap.mmap):
             self._wal.close()
-        self.image.unlink(missing_ok=True)
-        self._frames.unlink(missing_ok=True)
+        self.hide()
 
 
 def manifest_in(page: bytes, usable: int) -> tuple[int, bytes] | None:
     """How often the store was written and its identity, if a page holds the manifest."""
+    row = manifest_row(page, usable)
+    return None if row is None else (row[7], row[8])
+
+
+def manifest_row(page: bytes, usable: int) -> tuple[Any, ...] | None:
+    """The row of the manifest, if a page holds it; its identity is empty where it cannot be read."""
     if page[:1] != b"\x0d" or page[3:5] != b"\0\x01":
         return None
     for cell, values in rows_in(page, False, usable):
         if cell.rowid == 1 and len(values) == 9 and isinstance(values[1], bytes) and isinstance(values[7], int):
-            return values[7], bytes(values[8]) if isinstance(values[8], bytes) else b""
+            return (*values[:8], bytes(values[8]) if isinstance(values[8], bytes) else b"")
     return None

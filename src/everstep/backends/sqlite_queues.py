@@ -12,13 +12,14 @@ from typing import Any
 
 import apsw
 
+from everstep.backends.base import Commit
 from everstep.backends.queues import LIMITS, Claim, Claimed, Depth, Limits, Place, Room, Task, gather
 from everstep.backends.sqlite_leases import Leases
 from everstep.backends.sqlite_reader import SQL, Reader
 from everstep.backends.sqlite_rows import fact_from, worker_from
 from everstep.backends.sqlite_transaction import Transaction
 from everstep.clock import clock
-from everstep.errors import Damaged, LeaseHeld
+from everstep.errors import AlreadyQueued, Damaged, LeaseHeld, RunExists
 from everstep.nudge import Nudge
 from everstep.records import Worker
 
@@ -87,6 +88,23 @@ class Queues:
                 transaction.tick(queue, deaths=1)
                 freed += 1
         return freed
+
+
+def create(transaction: Transaction, asked: tuple[Sequence[Commit], frozenset[str]]) -> list[bool]:
+    """Create runs, all or none. Other writers share the transaction, so the only refusal of the whole comes before the first write."""
+    commits, known = asked
+    for commit in commits:
+        if commit.run.id not in known and transaction.has(commit.run.id):
+            raise RunExists(f"a run {commit.run.id!r} exists already")
+    return [_is_created(transaction, commit) for commit in commits]
+
+
+def _is_created(transaction: Transaction, commit: Commit) -> bool:
+    try:
+        transaction.apply(commit)
+    except (AlreadyQueued, RunExists):
+        return False
+    return True
 
 
 def _room(transaction: Transaction, queue: str, now: int) -> Room:

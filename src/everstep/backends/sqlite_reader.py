@@ -15,14 +15,15 @@ import apsw
 
 from everstep.backends import queries
 from everstep.backends.base import MAX_SEQ, Manifest
+from everstep.backends.sqlite_agreement import Agreement, prove_tags
 from everstep.backends.sqlite_errors import read_error
 from everstep.backends.sqlite_rows import (
     base_from,
     fact_from,
     letter_from,
+    newest_run,
     pruned_from,
     record_from,
-    run_from,
     tag_from,
     tombstone_from,
     worker_from,
@@ -53,6 +54,7 @@ class Reader:
         self._idle = idle
         self._busy: set[apsw.Connection] = set()
         self._closed = False
+        self._agreement = Agreement()
 
     @contextmanager
     def snapshot(self) -> Iterator[apsw.Cursor]:
@@ -80,7 +82,10 @@ class Reader:
     def run(self, run: str) -> RunRow | None:
         with self.snapshot() as cursor:
             values = cursor.execute(SQL["run"], (run,)).fetchone()
-            return None if values is None else run_from(values, run)
+            if values is not None:
+                return newest_run(values, run)
+            self._agreement.prove_ids(cursor)
+            return None
 
     def records(self, run: str, first: int, last: int, kinds: Sequence[str] | None, newest: int | None) -> list[Record]:
         with self.snapshot() as cursor:
@@ -126,6 +131,7 @@ class Reader:
             pk = find(cursor, run)
             if pk is None:
                 return []
+            prove_tags(cursor, run, pk)
             if first is None and last is None:
                 return [tag_from(run, values) for values in cursor.execute(SQL["tags"], (pk,))]
             between = (pk, 0 if first is None else first, MAX_SEQ if last is None else last)
@@ -134,11 +140,18 @@ class Reader:
     def letters(self, run: str) -> list[Letter]:
         with self.snapshot() as cursor:
             pk = find(cursor, run)
+            self._agreement.prove_rows(cursor)
             return [] if pk is None else [letter_from(run, values) for values in cursor.execute(SQL["letters"], (pk,))]
 
     def due(self, now: int, limit: int | None, outside: bool) -> list[str]:
         with self.snapshot() as cursor:
+            self._agreement.prove_rows(cursor)
             return [_typed(name, str) for (name,) in cursor.execute(SQL["due"], (now, outside, -1 if limit is None else limit))]
+
+    def workers(self) -> list[Worker]:
+        """All workers that were not seen dead, by the time at which they started."""
+        with self.snapshot() as cursor:
+            return sorted(map(worker_from, cursor.execute(SQL["workers"])), key=lambda worker: (worker.started_at, worker.id))
 
     def worker(self, id: str) -> Worker | None:
         with self.snapshot() as cursor:
@@ -147,6 +160,7 @@ class Reader:
 
     def manifest(self) -> Manifest:
         with self.snapshot() as cursor:
+            self._agreement.prove_rows(cursor)
             total, runs, last, places, writes = cursor.execute(SQL["manifest"]).fetchone() or (None,) * 5
         if last is not None:
             last = _typed(last, str)
@@ -197,10 +211,12 @@ class Reader:
 
     def facts(self, prefix: str) -> dict[str, str]:
         with self.snapshot() as cursor:
+            self._agreement.prove_rows(cursor)
             return dict(map(fact_from, cursor.execute(SQL["facts"], (prefix,))))
 
     def fact(self, name: str) -> str | None:
         with self.snapshot() as cursor:
+            self._agreement.prove_rows(cursor)
             found = cursor.execute(SQL["fact"], (name,)).fetchone()
             return None if found is None else fact_from(found)[1]
 

@@ -15,9 +15,10 @@ import apsw
 from everstep.backends import queries, sqlite_format
 from everstep.backends.matching import meta_scalars
 from everstep.backends.queues import Task, placed
+from everstep.backends.sqlite_beside import leftovers
 from everstep.backends.sqlite_errors import write_error
 from everstep.backends.sqlite_feed import FeedWriter
-from everstep.backends.sqlite_new import discard, folder_error, link, remove_unfinished, sync_folder, unfinished
+from everstep.backends.sqlite_new import discard, folder_error, link, remove_unfinished, unfinished
 from everstep.backends.sqlite_rows import (
     Values,
     base_values,
@@ -28,11 +29,11 @@ from everstep.backends.sqlite_rows import (
     run_values,
     tombstone_values,
 )
-from everstep.backends.sqlite_witness import Witness
 from everstep.backends.wreck import Entry
 from everstep.clock import clock
 from everstep.errors import InvalidArgument
 from everstep.records import MODULUS, Base, Kind, Letter, Pruned, Record, RunRow, Tag, Tombstone, fact_check
+from everstep.system import sync, sync_folder, sync_parents
 
 _SQL = queries.load("write")
 
@@ -61,7 +62,7 @@ class SqliteBuilder:
             raise write_error(error, str(self.path)) from error
 
     def _refuse_taken(self) -> None:
-        taken = [path for path in (str(self.path), f"{self.path}-wal", f"{self.path}-journal") if os.path.lexists(path)]
+        taken = [str(self.path)] if os.path.lexists(self.path) else leftovers(self.path)
         if taken:
             raise InvalidArgument(f"{taken[0]} exists already", remedy="Give a path where nothing is: repair never writes over anything.")
 
@@ -126,10 +127,10 @@ class SqliteBuilder:
     def _publish(self) -> None:
         try:
             _sync(self._new)
-            Witness(str(self.path)).forget()
             if not link(self._new, self.path):
                 self._refuse_taken()
             sync_folder(self.path.parent)
+            sync_parents(self.path.parent)
         except OSError as error:
             raise folder_error(error, self.path) from error
 
@@ -143,6 +144,6 @@ class SqliteBuilder:
 def _sync(path: Path) -> None:
     descriptor = os.open(path, os.O_RDWR)
     try:
-        os.fsync(descriptor)
+        sync(descriptor)
     finally:
         os.close(descriptor)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from everstep.backends.base import MAX_SEQ
+from everstep.backends.heads import refuse_stale
 from everstep.backends.packing import pack_ranges, pack_tags, unpack_ranges, unpack_tags
 from everstep.errors import Damaged, DamagedRecord, DamagedRun
 from everstep.records import ZERO, Base, Letter, Pruned, Record, RunRow, Tag, Tombstone, Worker, fact_check
@@ -58,6 +59,14 @@ def run_from(values: Values, wanted: str | None = None) -> RunRow:
         raise DamagedRun(f"the row of run {name!r} is damaged: its tags cannot be read")
     name, key, family, workflow, session = values[1:6]
     return RunRow(name, key, family, workflow, session, tags, *values[7:])
+
+
+def newest_run(values: Values, wanted: str | None = None) -> RunRow:
+    """A run row, from all columns and the id of the run's newest record."""
+    row = run_from(values[:-1], wanted)
+    newest: int | None = values[-1]
+    refuse_stale(row, None if newest is None else newest & MAX_SEQ)
+    return row
 
 
 def run_values(row: RunRow) -> Values:

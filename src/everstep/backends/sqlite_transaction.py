@@ -26,9 +26,9 @@ from everstep.backends.sqlite_rows import (
     Values,
     base_values,
     letter_values,
+    newest_run,
     pruned_values,
     record_values,
-    run_from,
     run_values,
     tombstone_values,
 )  # fmt: skip
@@ -152,6 +152,10 @@ class Transaction:
             self.settle(pk, run)
         waiting = self._letters.get(pk)
         commit.waiting = self._count_letters(pk) if waiting is None else waiting
+
+    def has(self, run: str) -> bool:
+        """Whether there is a run of that id."""
+        return self._execute(_SQL["pk"], (run,)).fetchone() is not None
 
     def _add_chunks(self, family: bytes, chunks: Sequence[tuple[bytes, bytes]]) -> None:
         stamp = self.writes + 1
@@ -298,7 +302,7 @@ class Transaction:
         values = self._execute(_READ["run"], (name,)).fetchone()
         if values is None:
             raise NotFound(f"there is no run {name!r}")
-        row = run_from(values, name)
+        row = newest_run(values, name)
         if row.digest() != row.check:
             raise DamagedRun(f"the row of run {name!r} does not match its digest")
         return values[0], row

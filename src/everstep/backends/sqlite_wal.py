@@ -12,14 +12,15 @@ Relies on a Writer to keep writers out. Never touches the WAL of a store that it
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable
 
 import apsw
 
+from everstep import system
 from everstep.backends.sqlite_errors import NO_SPACE, write_error
 from everstep.backends.sqlite_writer import Writer
 from everstep.errors import EverstepError, StoreBusy, StoreFull
+from everstep.guard import LEASES, Guard
 from everstep.service import Service
 
 MERGE_FRAMES = 700
@@ -48,7 +49,7 @@ class WalKeeper:
         self._grown = False
         self._service = Service(self._serve)
         self._stopped = False
-        self._working = threading.Lock()
+        self._working = Guard(LEASES)
 
     def watch(self, connection: apsw.Connection) -> None:
         """Learn of every commit on the writer's connection. The hook must be cheap: it runs inside COMMIT."""
@@ -76,6 +77,7 @@ class WalKeeper:
         if self._stopped:
             return
         try:
+            self._working.check()
             with self._working:
                 self._work()
         except (EverstepError, MemoryError):
@@ -112,6 +114,7 @@ class WalKeeper:
 
     def merge(self) -> None:
         """Merge now, as far as others allow: what was given back leaves the file only then. Best effort: whoever merges next does it."""
+        self._working.check()
         try:
             with self._working:
                 self._merge()
@@ -160,7 +163,7 @@ def _append_zeros(wal: str, goal: int) -> bool:
         if missing <= 0 or disk.f_bavail * disk.f_frsize < _SPARE:
             return False
         os.write(descriptor, _SLICE[:missing])
-        os.fsync(descriptor)
+        system.sync(descriptor)
     except OSError as error:
         if error.errno in NO_SPACE:
             return False

@@ -57,6 +57,7 @@ class SqliteWreck:
             raise folder_error(error, Path(private)) from error
         self._carver: Carver | None = None
         self._cursor = self._connect()
+        self._pages.hide()
         self._refuse_newer()
         self._rows = {values[0]: values for values in self._range("runs", 1, _MOST_PLACES)}
 

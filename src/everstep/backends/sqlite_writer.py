@@ -17,7 +17,8 @@ from everstep.backends import leading
 from everstep.backends.base import Done
 from everstep.backends.sqlite_errors import is_full, write_error
 from everstep.backends.sqlite_transaction import Transaction
-from everstep.errors import EverstepError, StoreBusy, StoreClosed, StoreFailed, StoreFull
+from everstep.errors import EverstepError, StoreBusy, StoreClosed, StoreError, StoreFailed, StoreFull
+from everstep.guard import enter, interrupts
 from everstep.nudge import Nudge
 
 Operation = Callable[[Transaction, Any], Any]
@@ -35,6 +36,11 @@ class Work(leading.Work):
         self.argument = argument
 
 
+def _lasting(failure: StoreFailed) -> StoreFailed:
+    failure.lasting = True
+    return failure
+
+
 class Writer(leading.Leaders[Work]):
     """The one way to write in this process, for one store."""
 
@@ -47,9 +53,9 @@ class Writer(leading.Leaders[Work]):
         self._failure: str | None = None
         self._committing: Sequence[Work] | None = None
         self._closed = False
-        self._guests: deque[Nudge] = deque()
-        self._handing: list[Nudge] = []  # the guest that gets the lock next
-        self._resting: Nudge | None = None
+        self._guests: deque[leading.Guest] = deque()
+        self._handing: list[leading.Guest] = []  # the guest that gets the lock next
+        self._resting: leading.Guest | None = None
 
     def call(self, operation: Operation, argument: Any) -> Any:
         """Do one operation and return its result when it is durable."""
@@ -83,7 +89,7 @@ class Writer(leading.Leaders[Work]):
         self._line.put_back()
         return self._line.tell()
 
-    def _unlock(self, who: object) -> None:
+    def _unlock(self, who: leading.Holder) -> None:
         """Hand the lock to the guest that waits for it, or let it go and see that somebody leads what has come meanwhile."""
         while True:
             if (self._guests or self._handing) and (guest := self._next_guest(who)) is not None:
@@ -97,7 +103,7 @@ class Writer(leading.Leaders[Work]):
         if self._line.waiting:
             self._nudge()
 
-    def _next_guest(self, who: object) -> Nudge | None:
+    def _next_guest(self, who: object) -> leading.Guest | None:
         """Taken out of the queue and noted in one operation: whoever is interrupted after it hands over to the same one."""
         if self._handing and self._handing[0] is who:
             self._handing.clear()  # that was told to it, and not to the list
@@ -118,17 +124,23 @@ class Writer(leading.Leaders[Work]):
                 try:
                     work.result = work.operation(transaction, work.argument)
                 except EverstepError as error:
+                    if interrupts(error):
+                        raise  # half of the operation may be done
                     work.error = error
                 if late and line.waiting and len(batch) < _BATCH:
                     line.take(len(batch) + 1)  # what came meanwhile need not wait for the next fsync
             transaction.flush()
-        except Exception as error:  # noqa: BLE001 - it is raised where the work came from
+        except Exception as error:
+            if interrupts(error):
+                raise
             self._failed_before_commit(batch, error)
             return
         self._committing = batch
         try:
             transaction.commit()
-        except Exception as error:  # noqa: BLE001 - it is raised where the work came from
+        except Exception as error:
+            if interrupts(error):
+                raise
             self._committing = None
             self._failed_at_commit(batch, transaction, error)
         else:
@@ -142,7 +154,7 @@ class Writer(leading.Leaders[Work]):
         if self._closed:
             raise StoreClosed(f"the store {self._path} is closed")
         if self._failure is not None:
-            raise StoreFailed(f"{self._path} is not written any more: {self._failure}", written="no")
+            raise _lasting(StoreFailed(f"{self._path} is not written any more: {self._failure}", written="no"))
         if self._transaction is None:
             self._transaction = Transaction(self._connect())
         return self._transaction
@@ -163,13 +175,13 @@ class Writer(leading.Leaders[Work]):
 
     def _failed_at_commit(self, batch: Sequence[Work], transaction: Transaction, error: Exception) -> None:
         """A full disk is known to have written nothing. Anything else at COMMIT, above all an fsync, leaves it open."""
-        failure: EverstepError
+        failure: StoreError
         if is_full(error, transaction.connection.system_errno):
             failure = StoreFull(f"no space is left for {self._path}: nothing of this save was written")
         else:
             self.poison(f"the disk reported an error at COMMIT ({error})")
-            failure = StoreFailed(f"{self._path}: {self._failure}; whether the save is there is unknown", written="unknown")
-        failure.__cause__ = error
+            failure = _lasting(StoreFailed(f"{self._path}: {self._failure}; whether the save is there is unknown", written="unknown"))
+        failure.of(self._path).__cause__ = error
         self._take_back()
         for work in batch:
             if work.error is None:
@@ -191,9 +203,10 @@ class Writer(leading.Leaders[Work]):
         if self._failure is None:
             self._failure = reason
 
-    def _take(self) -> Nudge:
+    def _take(self) -> leading.Guest:
         """Take the lock in turn; give what it is let go with. Its holder hands it over: a loop of commits would have it again before a sleeper wakes up."""
-        mine = Nudge()
+        enter(self._hold)
+        mine = leading.Guest()
         try:
             self._guests.append(mine)
             if self._hold.take(mine):
@@ -205,11 +218,11 @@ class Writer(leading.Leaders[Work]):
             raise
         return mine
 
-    def _await_turn(self, guest: Nudge) -> None:
+    def _await_turn(self, guest: leading.Guest) -> None:
         while not self._hold.held_by(guest):
             guest.wait(leading.PATIENCE)  # not for long: Ctrl-C in the holder may have cost us the call
 
-    def _turn_away(self, guest: Nudge) -> None:
+    def _turn_away(self, guest: leading.Guest) -> None:
         """Ctrl-C in a guest. If the lock is being handed to it, it takes it; if it has it, it lets it go."""
         try:
             self._guests.remove(guest)
@@ -236,7 +249,9 @@ class Writer(leading.Leaders[Work]):
         self._resting = self._take()
 
     def go_on(self) -> None:
-        self._unlock(self._resting)
+        if self._resting is not None:
+            self._unlock(self._resting)
+            self._resting = None
 
     def abandon(self) -> None:
         """In a forked child: nobody is here to wait for what was queued, and the connection must go."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from everstep.records import Base, Pruned, Tombstone
-from everstep.shape import Shape
+from everstep.records import Base, Letter, Pruned, Record, RunRow, Tag, Tombstone
+from everstep.shape import Shape, field
 
 
 class Cut(Shape):
@@ -44,6 +44,26 @@ class Census(Shape, frozen=True):
     found_total: bytes
     found_runs: int
     tombstones: int
+
+
+class Gathered(Shape):
+    """What a store holds of some runs, by id. `rows` names those that were gathered; the chunks are by family.
+
+    A backend that pays a round trip for each read may have a method `gather(page, heads) -> Gathered`, where a page is a list of places and rows.
+    With `heads` it reads what a quick proof needs: of the records the newest and what is behind it, and no chunks.
+    """
+
+    rows: dict[str, RunRow] = field(default_factory=dict)
+    tags: dict[str, list[Tag]] = field(default_factory=dict)
+    letters: dict[str, list[Letter]] = field(default_factory=dict)
+    marks: dict[str, Pruned] = field(default_factory=dict)
+    bases: dict[str, list[Base]] = field(default_factory=dict)
+    records: dict[str, list[Record]] = field(default_factory=dict)
+    """All records, of runs that have few; or only the newest."""
+    sizes: dict[bytes, dict[bytes, int]] = field(default_factory=dict)
+    frames: dict[bytes, dict[bytes, bytes]] = field(default_factory=dict)
+    parents: set[str] = field(default_factory=set)
+    """Those that another run was forked from or called by."""
 
 
 class Upkeep(Protocol):

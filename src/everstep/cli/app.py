@@ -63,7 +63,7 @@ class App:
             return value
         from everstep.redact import MASK
 
-        return MASK if any(self.redactor.names(key) for key in path) else self.redactor.value(value)
+        return MASK if any(self.redactor.hides(key, value) for key in path) else self.redactor.value(value)
 
     @property
     def place(self) -> str | None:
@@ -84,6 +84,8 @@ class App:
         if self.configured is not None and not self.configured["enabled"] and not create:
             origin = self.configured.values["enabled"].origin
             raise StoreError(f"Everstep is disabled here: enabled = false ({origin})", remedy="Set enabled = true to use the store.")
+        if driving and is_database(self.place):
+            more["wait"] = True  # a worker is often started together with its server
         try:
             store = self._open(create, driving, more)
         except NotAStore as error:
@@ -110,7 +112,7 @@ class App:
         if self.configured is None:
             return everstep.open(self.url, config=False, create=create, **more)
         if driving:
-            from everstep.cli.targets import look_here
+            from everstep.cli.modules import look_here
 
             look_here()
             return everstep.open(self.url, config=self.config or True, create=create, schedule="manual", **more)

@@ -8,17 +8,18 @@ from typing import Any
 import click
 
 from everstep.cli.app import App, interactive
+from everstep.cli.naming import to_change
 from everstep.cli.text import ago, cell, safe
 
 MANY = 20
 
 
 def run_of(app: App, store: Any, given: str | None, what: str, fits: Any) -> str:
-    """The run that was named, or the one that a person picks."""
+    """Return the run that was named, by its exact id, or the one that a person picks."""
     if given is not None:
-        return given
+        return to_change(store, given)
     if not interactive():
-        raise click.UsageError(f"Missing argument 'RUN'. Name the run to {what}, or @last.")
+        raise click.UsageError(f"Missing argument 'RUN'. Name the run to {what}.")
     found = [run for status in ("running", "failed", "waiting", "queued") for run in store.runs(status=status, limit=MANY) if fits(run)][
         :MANY
     ]

@@ -11,7 +11,7 @@ from everstep import errors
 OK, FAILED, USAGE, NOT_FOUND, CONFLICT, DAMAGED, FOUND, INTERRUPTED, UNHEARD = 0, 1, 2, 3, 4, 5, 6, 130, 141
 
 _BY_CLASS: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], int], ...] = (
-    ((errors.Damaged, errors.RolledBack), DAMAGED),
+    ((errors.Damaged, errors.RolledBack, errors.ForeignWal), DAMAGED),
     ((errors.NotFound, errors.AmbiguousRef), NOT_FOUND),
     (
         (

@@ -8,6 +8,7 @@ import stat
 from pathlib import Path
 
 from everstep.errors import InvalidArgument
+from everstep.system import sync, sync_folder
 
 
 def replace(path: Path, text: str) -> None:
@@ -18,6 +19,20 @@ def replace(path: Path, text: str) -> None:
         missing = not Path(os.path.realpath(path)).parent.is_dir()
         why = f"there is no folder {str(path.parent)!r}" if missing else error.strerror
         raise InvalidArgument(f"{path} cannot be written: {why}", remedy="Name a place that can be written.") from error
+
+
+def create(path: Path, text: str) -> bool:
+    """Write a new file, durably; False if there is one already."""
+    try:
+        file = path.open("x", encoding="utf-8")
+    except FileExistsError:
+        return False
+    with file:
+        file.write(text)
+        file.flush()
+        sync(file.fileno())
+    sync_folder(path.absolute().parent)
+    return True
 
 
 def _replace(path: Path, text: str) -> None:
@@ -32,8 +47,9 @@ def _replace(path: Path, text: str) -> None:
                 temporary.chmod(stat.S_IMODE(path.stat().st_mode))  # before there is anything in it to read
             file.write(text)
             file.flush()
-            os.fsync(file.fileno())
+            sync(file.fileno())
         temporary.replace(path)
+        sync_folder(path.parent)  # without it a power cut can bring the former file back
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise

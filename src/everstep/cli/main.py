@@ -38,6 +38,7 @@ _SECTIONS: dict[str, dict[str, str]] = {
     },
     "Work": {
         "worker": "Drive the runs of queues, and go on with those of dead workers.",
+        "workers": "List the workers that are alive, and what they drive.",
         "enqueue": "Have a worker run a workflow.",
         "queues": "List queues: what waits in them, and what happened lately.",
         "limit": "Say how many runs of a queue may be driven at once, and how often.",
@@ -111,7 +112,7 @@ def group(ctx: click.Context) -> None:
     """The memory that long-running agents and workflows can't lose.
 
     Every step and every state is recorded as it happens; a run that died goes on where it was. `everstep demo` shows it.
-    A checkpoint is named RUN, RUN@7, RUN@tag, RUN~2 or @last; a unique beginning of an id will do.
+    A checkpoint is named RUN, RUN@7, RUN@tag or RUN~2. Commands that only read also take @last and a unique beginning of an id.
     """
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())

@@ -28,11 +28,22 @@ def of(store: Any, run: Any) -> tuple[Task | None, Place | None]:
         return None, None
     place = store.backend.place(run.id)
     if place is not None:
-        return place.task, place
+        return place.task, _with_deaths(store, place)
     from everstep.runtime.workflow import beginning  # which takes as long to import as all the rest of a command
 
     row = store.backend.run(run.id)
     return (None if row is None else task_of(beginning(store, row))), None
+
+
+def _with_deaths(store: Any, place: Place) -> Place:
+    """A place with the deaths of all drivers: it counts by itself only those since the newest record."""
+    row = store.backend.run(place.run) if place.deaths else None
+    if row is None:
+        return place
+    from everstep.runtime.deaths import recorded_deaths
+
+    freed = place.deaths if place.worker is None and row.worker is not None else 0
+    return place._replace(deaths=recorded_deaths(store.backend, row).number + freed)
 
 
 def asked(app: App, task: Task | None) -> str:

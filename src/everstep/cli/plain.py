@@ -9,7 +9,9 @@ JSON has no tuples, dates or bytes: those become what a script can use, a list, 
     NaN and infinities             {"$float": "nan"}
     complex                        {"$complex": [real, imaginary]}
     an object of a type            its fields, with "$type": its name
-    a dict with other keys         {"$dict": [[key, value], …]}
+    a dict with other keys         {"$dict": [[key, value], …]}; also one that looks like any of these
+
+`tags` reads them back.
 """
 
 from __future__ import annotations
@@ -74,8 +76,16 @@ def _scalar(value: Any) -> Any:
 
 def _mapping(value: Mapping[Any, Any]) -> Any:
     if all(isinstance(key, str) for key in value):
-        return {str(key): to_json(item) for key, item in value.items()}
+        plain = {str(key): to_json(item) for key, item in value.items()}
+        if not any(key.startswith("$") for key in plain) or not _looks_like_tag(plain):
+            return plain
     return {"$dict": [[to_json(key), to_json(item)] for key, item in value.items()]}
+
+
+def _looks_like_tag(plain: dict[str, Any]) -> bool:
+    from everstep.cli.tags import is_tag  # which needs this module itself
+
+    return is_tag(plain)
 
 
 def _other(value: Any) -> Any:

@@ -14,7 +14,7 @@ _MOST = 50
 
 
 class RunArgument(click.ParamType[str]):
-    """A run id, a unique beginning of one, or @last."""
+    """A run id. Commands that read also take a unique beginning of one, or @last: see `naming`."""
 
     name = "run"
 
@@ -23,7 +23,7 @@ class RunArgument(click.ParamType[str]):
 
 
 class RefArgument(RunArgument):
-    """RUN, RUN@7, RUN@tag, RUN~2 or @last."""
+    """RUN, RUN@7, RUN@tag or RUN~2; for commands that read also @last."""
 
     name = "ref"
 

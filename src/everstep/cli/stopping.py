@@ -7,6 +7,7 @@ import click
 from everstep.cli import facts
 from everstep.cli.app import App
 from everstep.cli.app import command as make
+from everstep.cli.naming import to_change
 from everstep.cli.refs import RUN
 
 
@@ -18,6 +19,7 @@ def stop_command(name: str, sentence: str) -> click.Command:
     @click.option("--reason", help="Why; it is kept in the journal.")
     def command(app: App, run: str, reason: str | None) -> None:
         with app.open() as store:
+            run = to_change(store, run)
             getattr(store, name)(run, reason)
             found = store.get(run)
         if app.out.as_json:

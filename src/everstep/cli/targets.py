@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import math
 import sys
@@ -12,24 +11,18 @@ from typing import Any
 
 import click
 
+from everstep.cli import modules
 from everstep.errors import EverstepError, InvalidArgument
 
 _YAML = (".yaml", ".yml")
 
 
-def look_here() -> None:
-    """Have Python look for modules in the working folder, too, as it does for a script."""
-    if str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
-
-
 def import_module(name: str) -> Any:
-    """Import a module by its name, or a Python file by its path; the working folder counts as a place to look in."""
-    look_here()
+    """Import a module by its name, or a Python file by its path. The working folder is looked in after all other places."""
     if name.endswith(_YAML):
         return load(name)
     try:
-        return _from_file(Path(name)) if name.endswith(".py") else importlib.import_module(name)
+        return modules.by_file(Path(name)) if name.endswith(".py") else modules.by_name(name)
     except EverstepError:
         raise
     except (Exception, SystemExit) as error:
@@ -51,37 +44,10 @@ def _place(error: BaseException) -> str:
     return f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if len(frames) > 1 else ""
 
 
-def _from_file(path: Path) -> Any:
-    import importlib.util
-
-    name = path.stem
-    known = sys.modules.get(name)
-    if known is not None and getattr(known, "__file__", None) == str(path.absolute()):
-        return known
-    spec = importlib.util.spec_from_file_location(name, path.absolute())
-    if spec is None or spec.loader is None or not path.is_file():
-        raise InvalidArgument(f"there is no file {str(path)!r}")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    sys.path.insert(0, str(path.absolute().parent))
-    try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        _forget(name, known)
-        raise
-    return module
-
-
-def _forget(name: str, known: Any) -> None:
-    """Take a half-made module back, or the next one who asks would get it. What had its name before has it again."""
-    sys.modules.pop(name, None)
-    if known is not None:
-        sys.modules[name] = known
-
-
 def load(target: str) -> Any:
     """The workflow that a target names."""
     if target.endswith(_YAML):
+        modules.look_here()  # for the functions that the document names
         try:
             from everstep.runtime import yaml
         except ImportError as error:

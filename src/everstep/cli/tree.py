@@ -6,7 +6,7 @@ from typing import Any
 
 from everstep.cli.app import App
 from everstep.cli.text import cell
-from everstep.errors import AmbiguousRef, NotFound
+from everstep.errors import NotFound
 
 _MOST = 2_000
 
@@ -23,7 +23,7 @@ def draw(app: App, store: Any, runs: Any) -> None:
 def _root(store: Any, run: Any) -> Any:
     seen = {run.id}
     while run.parent is not None and run.parent not in seen:
-        found = _exactly(store, run.parent)
+        found = _parent(store, run.parent)
         if found is None:  # it was deleted
             return run
         run = found
@@ -31,13 +31,12 @@ def _root(store: Any, run: Any) -> Any:
     return run
 
 
-def _exactly(store: Any, id: str) -> Any:
-    """The run with this id, not one whose id begins so."""
+def _parent(store: Any, id: str) -> Any:
+    """Return the run with this id; None if it was deleted."""
     try:
-        found = store.get(id)
-    except (NotFound, AmbiguousRef):
+        return store.get(id)
+    except NotFound:
         return None
-    return found if found.id == id else None
 
 
 def _branch(app: App, store: Any, run: Any, before: str, below: str, drawn: set[str]) -> None:

@@ -19,6 +19,7 @@ from everstep.shape import Shape
 
 T = TypeVar("T")
 Fields = dict[str, Any]
+Shaped = tuple[Callable[[Any], Fields], Callable[[Fields], Any]]
 
 
 class Unknown:
@@ -67,7 +68,7 @@ class Kind(Shape, frozen=True):
     explicit: bool
 
 
-_lock = threading.Lock()
+_lock = threading.RLock()  # a finalizer may save in the middle of a save
 _by_type: dict[type, Kind] = {}
 _by_name: dict[str, Kind] = {}
 
@@ -212,17 +213,74 @@ def _shape(cls: type) -> tuple[Callable[[Any], Fields], Callable[[Fields], Any]]
         return _take_enum, lambda fields: _make_enum(cls, fields)
     if (msgspec := sys.modules.get("msgspec")) and issubclass(cls, msgspec.Struct):
         struct_names = cls.__struct_fields__  # type: ignore[attr-defined]
-        return lambda obj: {n: getattr(obj, n) for n in struct_names}, lambda fields: cls(**fields)
+        return _with_extra(cls, struct_names, lambda obj: {n: getattr(obj, n) for n in struct_names}, lambda fields: cls(**fields))
     if hasattr(cls, "__dataclass_fields__"):
         import dataclasses
 
         names = tuple(f.name for f in dataclasses.fields(cls))  # type: ignore[arg-type]
-        return lambda obj: {n: getattr(obj, n) for n in names if hasattr(obj, n)}, lambda fields: _make_bare(cls, fields)
+        return _with_extra(
+            cls, names, lambda obj: {n: getattr(obj, n) for n in names if hasattr(obj, n)}, lambda fields: _make_bare(cls, fields)
+        )
     if issubclass(cls, tuple) and isinstance(getattr(cls, "_fields", None), tuple):
-        return lambda obj: obj._asdict(), lambda fields: cls(**fields)
+        return _with_extra(cls, cls._fields, lambda obj: obj._asdict(), lambda fields: cls(**fields))  # type: ignore[attr-defined]
     if (pydantic := sys.modules.get("pydantic")) and issubclass(cls, pydantic.BaseModel):
         return _take_model, lambda fields: _make_model(cls, fields)
     return None
+
+
+_EXTRA = "__extra__"
+
+
+def _with_extra(cls: type, names: tuple[str, ...], take: Callable[[Any], Fields], make: Callable[[Fields], Any]) -> Shaped:
+    """A pair of functions that also keeps attributes which are no fields: those of the instance, and of the slots of its bases.
+
+    The value of a cached_property is left out: it is computed again when it is asked for.
+    """
+    fields, slots, cached = frozenset(names), _slots(cls, names), _cached(cls)
+
+    def taken(obj: Any) -> Fields:
+        found = take(obj)
+        held = getattr(obj, "__dict__", None)
+        if slots or (held and not fields.issuperset(held)):
+            extra = {n: v for n, v in (held or {}).items() if n not in fields and n not in cached}
+            extra.update((n, getattr(obj, n)) for n in slots if hasattr(obj, n))
+            if extra:
+                found[_EXTRA] = extra
+        return found
+
+    def made(fields: Fields) -> Any:
+        extra = fields.pop(_EXTRA, None)
+        obj = make(fields)
+        for name, value in (extra or {}).items():
+            if name in slots:
+                object.__setattr__(obj, name, value)
+            else:
+                obj.__dict__[name] = value  # a Struct refuses object.__setattr__, a frozen type its own
+        return obj
+
+    return taken, made
+
+
+def _slots(cls: type, names: tuple[str, ...]) -> tuple[str, ...]:
+    """The slots of a class and its bases that are no fields; a private one has the name that Python gives it."""
+    found = []
+    for base in cls.__mro__:
+        if base.__module__ in ("builtins", "msgspec", "msgspec._core"):
+            continue
+        slots = base.__dict__.get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else tuple(slots):
+            if name.startswith("__") and not name.endswith("__"):
+                name = f"_{base.__name__.lstrip('_')}{name}"
+            if name not in names and name not in ("__dict__", "__weakref__"):
+                found.append(name)
+    return tuple(found)
+
+
+def _cached(cls: type) -> frozenset[str]:
+    """The names under which a cached_property keeps its value in the instance."""
+    from functools import cached_property
+
+    return frozenset(n for base in cls.__mro__ for n, v in vars(base).items() if isinstance(v, cached_property))
 
 
 def _builtin_of(cls: type[BaseException]) -> Any:
@@ -285,8 +343,10 @@ def _refuse_unknown(names: set[str]) -> None:
 
 def _take_model(obj: Any) -> Fields:
     """The fields of a pydantic model, and under names that no field can have what else makes two models equal."""
-    fields: Fields = dict(obj.__dict__)
-    if obj.__pydantic_fields_set__ != set(fields):
+    fields: Fields = {n: v for n, v in obj.__dict__.items() if n in type(obj).model_fields}
+    if len(fields) != len(obj.__dict__) and (held := _more_attributes(obj)):
+        fields["__held__"] = held
+    if obj.__pydantic_fields_set__ != set(fields) - {"__held__"}:
         fields["__set__"] = sorted(obj.__pydantic_fields_set__)
     if obj.__pydantic_extra__ is not None:
         fields["__extra__"] = dict(obj.__pydantic_extra__)
@@ -295,9 +355,15 @@ def _take_model(obj: Any) -> Fields:
     return fields
 
 
+def _more_attributes(obj: Any) -> Fields:
+    """What object.__setattr__ put into a model beside its fields."""
+    cached = _cached(type(obj))
+    return {n: v for n, v in obj.__dict__.items() if n not in type(obj).model_fields and n not in cached}
+
+
 def _make_model(cls: Any, fields: Fields) -> Any:
     """Fill a pydantic model without validating it again: it was valid when it was saved."""
-    extra, private = fields.pop("__extra__", None), fields.pop("__private__", None)
+    extra, private, held = fields.pop("__extra__", None), fields.pop("__private__", None), fields.pop("__held__", None)
     chosen = fields.pop("__set__", None)
     chosen = set(fields if chosen is None else chosen)
     _refuse_unknown(set(fields) - set(cls.model_fields))
@@ -307,7 +373,7 @@ def _make_model(cls: Any, fields: Fields) -> Any:
                 raise TypeError(f"field {name!r} is missing")
             fields[name] = field.get_default(call_default_factory=True)
     obj = cls.__new__(cls)
-    object.__setattr__(obj, "__dict__", fields)
+    object.__setattr__(obj, "__dict__", {**fields, **held} if held else fields)
     object.__setattr__(obj, "__pydantic_fields_set__", chosen)
     object.__setattr__(obj, "__pydantic_extra__", extra)
     object.__setattr__(obj, "__pydantic_private__", private)

@@ -67,11 +67,9 @@ def _children(value: Any, path: str) -> list[tuple[str, Any]]:
 
 def shown(value: Any) -> str:
     """A short look at a value, for a message: whatever its own repr does, this returns."""
-    if type(value) in FROZEN:
-        return repr(value)[:60]
     try:
-        return f"{value!r:.60}"
-    except Exception:  # noqa: BLE001 - the repr is the program's code; its type must do
+        return repr(value)[:60]
+    except Exception:  # noqa: BLE001 - the repr is the program's code, and that of an int has a limit of digits; its type must do
         return f"a {type(value).__qualname__}"
 
 

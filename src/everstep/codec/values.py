@@ -91,9 +91,9 @@ def pack(value: Any, default: Hook) -> bytes:
     except TypeError as error:
         if "Dict key" not in str(error):  # the one refusal that a detour helps with; any other would be tried again at each level
             raise
-        return _packb(_lower(value, default, 0), default)
+        return _packb(_lowered(value, default), default)
     if may_hold_bytes(out) and has_buffer(value):
-        return _packb(_lower(value, default, 0), default)
+        return _packb(_lowered(value, default), default)
     return out
 
 
@@ -166,6 +166,15 @@ def unfindable(key: Any) -> bool:
     if key.__class__ is tuple or key.__class__ is frozenset:
         return any(map(unfindable, key))
     return bool(key != key)
+
+
+def _lowered(value: Any, default: Hook) -> Any:
+    """What `_lower` makes of a value. A hook that fails in it fails here: kept for longer, its failure would be taken for that of another value."""
+    try:
+        return _lower(value, default, 0)
+    except BaseException:
+        _nesting.failure = None
+        raise
 
 
 def _lower(value: Any, default: Hook, depth: int) -> Any:

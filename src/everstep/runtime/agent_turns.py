@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 from everstep.clock import clock
 from everstep.codec.values import decode, encode
 from everstep.errors import EverstepError, GateTimeout, Interrupted, InvalidArgument, StepFailed, StepTimeout
+from everstep.runtime import owner
 from everstep.runtime.agent_state import AgentState, Draft, redo
 from everstep.runtime.budget import Budget, Used
-from everstep.runtime.context import frame
 from everstep.runtime.decision import Action, Decision, message_of, replies, text_of, told_of
 from everstep.runtime.step_options import step
 from everstep.shape import replace
@@ -301,7 +301,7 @@ async def _later(made: Awaitable[Any], read: Callable[[Any], Plain], told: Calla
 
 def _recordable(made: Plain, draft: Draft | None = None) -> Plain:
     """A result together with what was changed and used, as it is recorded."""
-    here = frame.get()
+    here = owner.place()
     ticket = here.ticket if here is not None else None
     tokens, cost = made.pop("tokens", 0), made.pop("cost", 0.0)
     if here is not None and ticket is not None:

@@ -10,17 +10,19 @@ import asyncio
 from asyncio.events import _get_running_loop
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from everstep.backends.base import Commit
-from everstep.runtime import agates, signals
+from everstep.errors import AttemptLost
+from everstep.runtime import abandoned, agates, owner, signals
 from everstep.runtime.asteps import adrive
 from everstep.runtime.branches import Branches
 from everstep.runtime.completions import TURNS, Completions
-from everstep.runtime.context import frame
 from everstep.runtime.offload import offload
+from everstep.runtime.recorder import TROUBLE
 from everstep.runtime.run import Run, options_of
 from everstep.runtime.step_options import ABSENT
 from everstep.runtime.steps import Ticket, begin
@@ -50,6 +52,8 @@ class _Bridge:
                 self._loop.call_soon_threadsafe(self._deliver)
             except BaseException:
                 self._asked = False
+                if self._loop.is_closed():
+                    return  # the tasks were cancelled, and nobody hears what became of their commits
                 raise
 
     def _deliver(self) -> None:
@@ -86,6 +90,8 @@ class _Save:
             self._over = True
             if error is not None:
                 self._run._undo(self._commit, error)
+                with suppress(AttemptLost):  # also where the task has been cancelled and hears nothing of it
+                    self._run._met(error)
         if self.future.done():
             return
         if error is None:
@@ -117,7 +123,6 @@ class AsyncRun:
     def __init__(self, run: Run):
         self._run = self.driver = run
         self.completions = Completions(run)
-        self._token: Any = None
         self._alone = asyncio.Lock()  # held while a commit is made that no other may follow yet
 
     @classmethod
@@ -134,7 +139,7 @@ class AsyncRun:
         run._owner = get_ident()
         run._root.handle = handle
         run._branches = Branches(run._task)
-        run._token = frame.set(run._root)
+        owner.enter(run._root)
         signals.watch(run)
         return handle
 
@@ -145,10 +150,14 @@ class AsyncRun:
                 await asyncio.sleep(0)
         run._closing = True
         error = signals.told(run, problem[1])
+        if asyncio._get_running_loop() is None:  # a coroutine that was collected after its loop had ended
+            abandoned.leave(run, error)
+            owner.leave(run._root)
+            return
         try:
             await asyncio.shield(offload(run._leave, error))
         finally:
-            run._leave_frame()
+            owner.leave(run._root)
             signals.unwatch(run)
         run._exit_process(error)
 
@@ -171,6 +180,7 @@ class AsyncRun:
         done = run._recorded_save(state)
         if done is not None:
             return done
+        run._lock.check()
         run._fire("before_checkpoint", kind="manual")
         commit = await self._commit(lambda: run._prepare(note, tags, meta, state, run._header("manual", None, False)))
         return run._made(commit)
@@ -188,8 +198,12 @@ class AsyncRun:
         future = asyncio.get_running_loop().create_future()
         bridge = _bridge()
         commit = run._commit(build, lambda made: run._store.backend.submit(made, _Save(run, made, bridge, future).done))
-        with self.completions.busy():
-            await future
+        try:
+            with self.completions.busy():
+                await future
+        except TROUBLE as error:
+            run._met(error)
+            raise
         return commit
 
     async def write_entries(self) -> int:
@@ -197,7 +211,7 @@ class AsyncRun:
         run = self._run
         commit = await self._commit(run._note)
         if run._post_came(commit):
-            run._look_at_letters()
+            run._look_for_letters()
         return commit.run.head_seq
 
     def step(
@@ -233,8 +247,8 @@ class AsyncRun:
         due = run._due(ticket, error)
         try:
             commit = await self._commit(lambda: run._step_commit(ticket, due))
-        except BaseException:
-            run._flight.pop(ticket.address, None)
+        except BaseException as trouble:
+            run._not_recorded(ticket, trouble)
             raise
         run._after_step(ticket, error, commit)
         return commit.run.head_seq
@@ -260,7 +274,12 @@ class AsyncRun:
         await agates.sleep(self, seconds, until)
 
     async def flush(self) -> None:
-        await offload(self._run.flush)
+        """Return when all that was recorded up to now is durable; see `Run.flush`."""
+        run = self._run
+        run._open()
+        if run._entries and run._post_came(await self._commit(run._note)):
+            run._look_for_letters()
+        await offload(run._catch_up)
 
 
 class AsyncStore:

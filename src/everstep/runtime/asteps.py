@@ -8,7 +8,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from everstep.clock import clock
-from everstep.errors import StepTimeout
+from everstep.errors import StepTimeout, Waiting
+from everstep.runtime.agates import park
 from everstep.runtime.completions import seconds_of
 from everstep.runtime.context import Frame, frame, leave
 from everstep.runtime.steps import Ticket, Unrecorded, end_turn, failed, look_again, recorded_outcome, remaining, succeeded, take_turn
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 async def adrive(ticket: Ticket, handle: Any) -> Any:
     """Run a step to its end, in this task. A plain function runs in a thread."""
     while (other := take_turn(ticket)) is not None:
-        await asyncio.shield(asyncio.wrap_future(other))  # cancelling this one must not cancel what others wait for
+        await asyncio.shield(asyncio.wrap_future(other.future))  # cancelling this one must not cancel what others wait for
     try:
         return await _adrive(ticket, handle)
     except asyncio.CancelledError:
@@ -51,8 +52,10 @@ async def _adrive(ticket: Ticket, handle: Any) -> Any:
         try:
             result = await attempt(ticket, handle)
         except Unrecorded as trouble:
+            run._not_recorded(ticket, trouble.error)
             raise trouble.error  # noqa: B904 - it has its own cause
         except Exception as error:
+            run._refuse_trouble(error)
             delay = failed(ticket, error)
             seq = await handle._write_step(ticket, error)
             if delay is None:
@@ -60,6 +63,8 @@ async def _adrive(ticket: Ticket, handle: Any) -> Any:
                 raise
             await _nap(run, delay)
             run._try_again(ticket)
+        except Waiting as waiting:
+            await _give_way(handle, ticket, waiting)
         except BaseException as error:
             run._break_off(ticket, error)
             raise
@@ -71,6 +76,14 @@ async def _adrive(ticket: Ticket, handle: Any) -> Any:
                 seq = run._open()[0].head_seq
             await _hand_out(handle, place, seq)
             return result
+
+
+async def _give_way(handle: Any, ticket: Ticket, waiting: Waiting) -> None:
+    """A child run, or a gate inside of the step, waits. That suspends the run when no other task can proceed."""
+    try:
+        await park(handle, f"{ticket.address}/", lambda: False, lambda: waiting)
+    finally:
+        ticket.run._break_off(ticket, waiting)
 
 
 async def _replayed(ticket: Ticket, handle: Any) -> Any:

@@ -6,10 +6,11 @@ import asyncio
 from contextlib import suppress
 from typing import Any
 
+from everstep.errors import AttemptLost
 from everstep.runtime import transactional
 from everstep.runtime.apart import apart
 from everstep.runtime.asteps import acall
-from everstep.runtime.steps import Ticket
+from everstep.runtime.steps import Ticket, Unrecorded
 
 
 async def transact(ticket: Ticket, handle: Any) -> Any:
@@ -18,7 +19,10 @@ async def transact(ticket: Ticket, handle: Any) -> Any:
     try:
         result = None if work.kept is not None else await _acall_inside(ticket, handle)
     except BaseException as error:
+        lost = transactional.lost_store(ticket, work)
         await asyncio.shield(apart(ticket.undo, error))
+        if lost is not None and isinstance(error, Exception):
+            raise Unrecorded(lost) from error
         raise
     try:
         if work.kept is not None:
@@ -27,6 +31,9 @@ async def transact(ticket: Ticket, handle: Any) -> Any:
             return transactional.adopted(ticket, work)
         await asyncio.shield(apart(transactional.keep, ticket, work, result))
         await (handle._write_inside if work.inside else handle._write_step)(ticket, None)
+    except AttemptLost:
+        await asyncio.shield(apart(transactional.take_away, ticket))
+        raise
     except Exception as error:
         raise await apart(transactional.trouble, ticket, error) from error
     work.recorded(ticket)

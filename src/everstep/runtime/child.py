@@ -13,11 +13,15 @@ from everstep.errors import (
     StepFailed,
     Waiting,
 )  # fmt: skip
-from everstep.records import CHILD, RunRow, Status
+from everstep.records import CHILD, Kind, RunRow, Status
 from everstep.runtime.context import Frame, frame
+from everstep.runtime.deaths import is_buried
 from everstep.runtime.host import Host
-from everstep.runtime.outcome import Outcome
+from everstep.runtime.outcome import Outcome, recorded
+from everstep.runtime.recorder import TROUBLE
 from everstep.runtime.workflow import Workflow, as_stored, beginning, digest_of, refuse_other, resume, start
+from everstep.store.journal import said_in
+from everstep.store.reading import newest_of
 
 
 def child_of(flow: Workflow, here: Frame) -> Callable[..., Any]:
@@ -28,17 +32,21 @@ def child_of(flow: Workflow, here: Frame) -> Callable[..., Any]:
             outcome = _child(flow, args, kwargs)
         except LeaseHeld as error:
             raise held(error) from error
+        except TROUBLE as error:  # the child was given back, and so is its caller
+            here.run._met(error, step=True)
+            raise
         return settle(outcome)
 
     async def adrive(*args: Any, **kwargs: Any) -> Any:
         try:
             attempt = _child(flow, args, kwargs)
             outcome = await attempt if inspect.isawaitable(attempt) else attempt
-            return settle(outcome)
         except LeaseHeld as error:
-            await _let_others_proceed(held(error))
-        except Waiting as waiting:
-            await _let_others_proceed(waiting)
+            raise held(error) from error
+        except TROUBLE as error:
+            here.run._met(error, step=True)
+            raise
+        return settle(outcome)
 
     def held(error: LeaseHeld) -> Waiting:
         """Somebody else drives the child, and wakes its caller when it ends."""
@@ -65,22 +73,21 @@ def _child(flow: Workflow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
         row = store.backend.run(id)
         if row is not None:
             _refuse_stranger(store, row, run.id, flow, args, kwargs)
+        options = {"driven": True, "by_hand": run._mode.by_hand, "max_deaths": run._mode.max_deaths}
         if row is not None and row.status == Status.FAILED:
-            return resume(store, id, None, "normal", False, {"driven": True})
+            if not run._mode.by_hand and _was_given_up(store, row):
+                return recorded(store, row)  # another try would kill this process, too
+            return resume(store, id, None, "normal", False, options)
         fields = {"parent": run.id, "parent_number": CHILD, "session": run._open()[0].session}
-        return start(store, flow, args, kwargs, id, {"fields": fields, "driven": True})
+        return start(store, flow, args, kwargs, id, {"fields": fields, **options})
     finally:
         frame.reset(token)
 
 
-async def _let_others_proceed(waiting: Waiting) -> None:
-    """A child that waits suspends its caller, too, when no other task of the caller can proceed."""
-    here = frame.get()
-    if here is not None and here.ticket is not None and hasattr(here.handle, "completions"):
-        from everstep.runtime.agates import park
-
-        await park(here.handle, f"{here.ticket.address}/", lambda: False, lambda: waiting)
-    raise waiting
+def _was_given_up(store: Host, row: RunRow) -> bool:
+    """Whether a child run failed because it kills the processes that drive it."""
+    found = newest_of(store.backend, row, Kind.STATUS)
+    return found is not None and is_buried(said_in(found))
 
 
 def _refuse_stranger(store: Host, row: RunRow, caller: str, flow: Workflow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

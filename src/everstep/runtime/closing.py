@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from everstep.errors import EverstepError
-from everstep.records import Kind, RunRow, Status
+from everstep.records import CHILD, Kind, RunRow, Status
 from everstep.runtime import signals
 from everstep.runtime.ending import Ending
+from everstep.runtime.telling import tell
 from everstep.snapshot.saver import Saved, Saver
 from everstep.store.model import Checkpoint, asked_for, with_header
 from everstep.store.reading import checkpoint_record
@@ -17,17 +18,14 @@ if TYPE_CHECKING:
     from everstep.runtime.run import Run
 
 _CHECKPOINT = Kind.CHECKPOINT.value
+_ENDED = (Status.SUCCEEDED, Status.FAILED, Status.CANCELLED)
 _EMPTY = b"\x90"
 
 
 def end(run: Run, ending: Ending) -> Checkpoint | None:
     """The last checkpoint, the status and the lease, in one commit."""
-    if run._failure is None or run._durability == "async":
-        run.flush()
+    run._catch_up()
     row, saver = run._open()
-    if run._failure is not None:
-        run._keeper.release(row)
-        return None
     if run._stale:
         saver.lost()
     _find_base(run, row)
@@ -42,9 +40,17 @@ def end(run: Run, ending: Ending) -> Checkpoint | None:
     run._store.backend.commit(commit)
     run._entries = []
     run._row = commit.run
+    if ending.status in _ENDED and (commit.waiting or _has_caller(run)):
+        tell(run._store.backend, run._store.framer, commit.run)
     if unsaved is not None:
         raise unsaved
     return next((Checkpoint(r) for r in commit.records if r.kind == _CHECKPOINT), None)
+
+
+def _has_caller(run: Run) -> bool:
+    """Whether this is a child run that was resumed by itself, so that its caller may wait for it."""
+    row = run._open()[0]
+    return row.parent is not None and row.parent_number == CHILD and not run._mode.driven
 
 
 def _find_base(run: Run, row: RunRow) -> None:
@@ -60,7 +66,7 @@ def _add_last_checkpoint(run: Run, chain: Chain, saver: Saver, ending: Ending) -
     if ending.kind is None:
         return None
     try:
-        saved = saver.build()
+        saved = saver.build(thorough=True)
     except EverstepError as error:
         if ending.status == Status.SUCCEEDED:
             ending.fail(run._error_body(error))

@@ -2,6 +2,9 @@
 
 A frame is one place where steps are counted: the run itself, or the inside of one step. Threads that `run.map` starts and tasks
 inherit it; a thread that the program starts on its own does not, and stands outside of any run unless it uses the handle.
+
+A context variable holds the frame. A generator shares that variable with its caller, so the variable alone can't tell which of two
+generators is running: `owner` knows, and `place` asks it when a run was opened inside a generator.
 """
 
 from __future__ import annotations
@@ -15,14 +18,19 @@ from typing import TYPE_CHECKING, Any
 from everstep.errors import RunClosed
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from everstep.runtime.driver import Driver
     from everstep.runtime.steps import Ticket
+
+
+_NONE: Any = frozenset()
 
 
 class Frame:
     """Counts the names that were used in one place. `handle` is what the program calls: the run, or its async face."""
 
-    __slots__ = ("counts", "dead", "handle", "path", "run", "ticket")
+    __slots__ = ("counts", "dead", "flow", "guests", "handle", "left", "outer", "owner", "path", "run", "ticket")
 
     def __init__(self, run: Driver, handle: Any, path: str = "", counts: dict[str, int] | None = None, ticket: Ticket | None = None):
         self.run: Any = run
@@ -31,6 +39,11 @@ class Frame:
         self.counts: dict[str, int] = {} if counts is None else counts
         self.ticket = ticket
         self.dead = False  # the step was given up, and its thread goes on all the same
+        self.left = False  # the block of the run has ended
+        self.outer: Frame | None = None  # of a run: the frame that was current when it was opened
+        self.owner: FrameType | None = None  # of a run: the generator that opened it
+        self.flow: tuple[int, Any] = (0, None)  # of a run: the thread and the task that opened it
+        self.guests: set[Frame] = _NONE  # of a run: open runs of generators that were opened inside of it
 
     def address(self, name: str, key: str | None = None) -> str:
         """The address of the next use of a name here."""
@@ -75,7 +88,9 @@ def warn_if_stray(name: str) -> None:
 
 def current() -> Any:
     """The run that this code belongs to: inside a `with store.run(...)` block, a workflow, or a step."""
-    here = frame.get()
+    from everstep.runtime.owner import place
+
+    here = place()
     if here is None:
         raise RunClosed("no run is open here", remedy="Call this inside a workflow, or inside: with store.run(id) as run: ...")
     return here.handle

@@ -6,9 +6,9 @@ Relies on `Recorder` for writing and on `Playback` for what was recorded; `Run` 
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
@@ -16,19 +16,21 @@ from everstep.backends.base import Commit
 from everstep.clock import clock
 from everstep.codec.frame import unwrap
 from everstep.codec.values import decode, encode
-from everstep.errors import Interrupted, StepTimeout, StoreClosed, Suspended, Waiting
+from everstep.errors import AttemptLost, Interrupted, StepTimeout, StoreClosed, StoreError, Suspended, Waiting
+from everstep.guard import WRITER, Guard
 from everstep.nudge import Nudge
 from everstep.records import Kind, Letter, Record, RunRow
 from everstep.runtime import gates, playback, signals
 from everstep.runtime.branches import Branch, Branches
-from everstep.runtime.context import Frame, frame
+from everstep.runtime.context import Frame
 from everstep.runtime.hooks import Hooks
 from everstep.runtime.mode import Mode
+from everstep.runtime.owner import within
 from everstep.runtime.playback import Playback
 from everstep.runtime.policy import Policy, manual
-from everstep.runtime.recorder import Durability, Recorder
+from everstep.runtime.recorder import TROUBLE, Durability, Recorder
 from everstep.runtime.report import Difference, Report
-from everstep.runtime.steps import Ticket
+from everstep.runtime.steps import Ticket, Turn
 from everstep.runtime.ticker import Ticker
 from everstep.shape import replace
 from everstep.store.events import Event
@@ -38,8 +40,6 @@ from everstep.store.store import BaseStore
 from everstep.store.writing import Entry
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
-
     from everstep.backends.transaction import Ledger
     from everstep.runtime.transactional import Work
 
@@ -54,13 +54,14 @@ class Driver(Recorder):
     def __init__(self, store: BaseStore, durability: Durability, mode: Mode, worker: str):
         super().__init__(store, durability)
         self._mode = mode
+        self._replays = mode.workflow
         self._hooks = mode.hooks
         self._ear = signals.ear.get()
         self._dry = mode.replay == "validate"
         self._accept = mode.accept
         self._worker = worker
         self._pid = os.getpid()
-        self._numbering = threading.Lock()
+        self._numbering = Guard(WRITER)
         self._async = False
         self._task: Any = None  # that of asyncio in which the run was opened
         self._task_here: Callable[[], Any] = lambda: None  # that of the calling code, where the run is async
@@ -75,7 +76,7 @@ class Driver(Recorder):
         self._played = Playback()
         self._opened: RunRow | None = None  # the row as it was when the run was opened
         self._keyed: dict[str, Recorded] | None = None
-        self._turns: dict[str, Future[None]] = {}  # the steps with a key that are running
+        self._turns: dict[str, Turn] = {}  # the steps with a key that are running
         self._root = Frame(self, self)
         self._flight: dict[str, Ticket] = {}
         self._waits: dict[str, Waiting] = {}  # what stopped the program; one that catches it all the same has not gone past it
@@ -115,11 +116,43 @@ class Driver(Recorder):
         found = self._played.entries.get(address)
         if found is None and "@" in address:
             if self._keyed is None:  # what came later is remembered, and may not be stored yet
-                self._keyed = playback.keyed(self._store.backend, self._opened or self._open()[0])
+                self._keyed = self._read_keyed()
             found = self._keyed.get(address)
         if found is not None:
             self._asked.add(address)
         return found
+
+    def _read_keyed(self) -> dict[str, Recorded]:
+        try:
+            return playback.keyed(self._store.backend, self._opened or self._open()[0])
+        except TROUBLE as error:
+            self._met(error, step=True)
+            raise
+
+    def _loaded(self, body: list[Any]) -> Any:
+        """The recorded result of a step."""
+        try:
+            return load_result(self._store.backend, self._family, body[4], body[5])
+        except TROUBLE as error:
+            self._met(error, step=True)
+            raise
+
+    def _refuse_trouble(self, error: Exception) -> None:
+        """The function of a step raised this. If the store failed under it, the step did not fail: the attempt ends, and no retry is used up."""
+        self._refuse_broken()
+        from everstep.runtime.trouble import trouble_in
+
+        found = trouble_in(error, self._store.backend.url)
+        if found is not None:
+            self._met(found, step=True)
+            raise found
+
+    def _not_recorded(self, ticket: Ticket, error: BaseException) -> None:
+        """Before an error is raised: the end of a step could not be recorded."""
+        self._flight.pop(ticket.address, None)
+        if isinstance(error, (*TROUBLE, AttemptLost)):
+            self._unwritten.add(ticket.address)
+        self._met(error, step=True)
 
     def _kept(self, address: str, body: list[Any]) -> None:
         report = self._report
@@ -195,7 +228,7 @@ class Driver(Recorder):
             shown = type(now).__qualname__ if isinstance(now, BaseException) else "a result"
             same = isinstance(now, BaseException) and body[0] != SUCCEEDED and str((body[6] or {}).get("type")).endswith(shown)
         else:
-            before = load_result(self._store.backend, self._family, body[4], body[5])
+            before = self._loaded(body)
             recorded, shown = f"{before!r:.200}", f"{now!r:.200}"
             mask = self._mask
             kept = now if mask is None else mask(now, f"result of {ticket.address}")
@@ -214,8 +247,10 @@ class Driver(Recorder):
     def _record_step(self, ticket: Ticket, due: tuple[str, str] | None) -> Commit:
         waiter: _Waiter | None = None
         commit, before = None, self._row
+        self._lock.check()
         try:
             with self._lock:
+                before = self._row
                 commit = self._step_commit(ticket, due)
                 if ticket.work is not None and ticket.work.inside:
                     self._commit_inside(ticket.work, commit)
@@ -227,15 +262,15 @@ class Driver(Recorder):
             if waiter is not None:
                 waiter.wait()
         except BaseException as trouble:
-            self._flight.pop(ticket.address, None)
             self._take_back(commit, before, trouble)
+            self._not_recorded(ticket, trouble)
             raise
         return commit
 
     def _commit_inside(self, work: Work, commit: Commit) -> None:
         """Have a commit end the transaction of its step. It follows all that this run has handed over, and nothing follows it until it is known."""
         if self._durability != "sync":
-            self.flush()
+            self._catch_up()
         work.commit(commit)
         self._heard = commit.waiting
 
@@ -279,7 +314,15 @@ class Driver(Recorder):
             return self._note()
 
         if self._post_came(self._commit(build)):
-            self._look_at_letters()
+            self._look_for_letters()
+
+    def flush(self) -> None:
+        """Return when all that was recorded up to now is durable, events and drawn values too; raise if something could not be made so."""
+        self._lock.check()
+        self._open()
+        if self._entries:  # otherwise they wait for the next commit, and a kill before it loses them
+            self._write_entries()
+        self._catch_up()
 
     def _after_step(self, ticket: Ticket, error: Exception | None, commit: Commit) -> None:
         self._flight.pop(ticket.address, None)
@@ -291,7 +334,7 @@ class Driver(Recorder):
         if commit.run.checkpoints != (commit.was.checkpoints if commit.was else 0):
             self._made(commit)
         elif self._post_came(commit):
-            self._look_at_letters()
+            self._look_for_letters()
         if self._hooks.wanted("after_step") or (error is not None and self._hooks.wanted("error")):
             status = "failed" if error else "succeeded"
             self._fire("after_step", step=ticket.address, status=status, attempt=ticket.attempt, tokens=ticket.tokens, cost=ticket.cost)
@@ -370,7 +413,7 @@ class Driver(Recorder):
     def _listen(self) -> None:
         """While the run waits in this process: whether a signal has come, and every second whether an operator has written."""
         if time.monotonic() - self._looked_at > 1.0:
-            self._look_at_letters()
+            self._look_for_letters()
         self._boundary()
 
     def _chance(self) -> float:
@@ -381,10 +424,12 @@ class Driver(Recorder):
     @property
     def is_stopping(self) -> bool:
         """Whether tasks are cancelled because the run stops, not because the program wants it."""
-        return self._interrupted or bool(self._waits) or self._saver is None or self._dry or signals.seen(self) is not None
+        stopped = self._interrupted or bool(self._waits) or self._saver is None or self._failure is not None
+        return stopped or self._dry or signals.seen(self) is not None
 
     def _boundary(self) -> None:
         """Between steps: whether somebody or something wants the run to stop."""
+        self._refuse_broken()
         found = signals.seen(self)
         if found is not None:
             raise self._interrupt(f"signal {found[0]}", found[1])
@@ -416,6 +461,11 @@ class Driver(Recorder):
         """Whether there are more or fewer letters than were looked at. A commit that is on its way cannot tell: the last one that was made does."""
         heard = commit.waiting if self._durability == "sync" else self._heard
         return heard is not None and heard != self._letters_known
+
+    def _look_for_letters(self) -> None:
+        """After a commit, or while the run waits: letters that cannot be read now are read later. The next commit meets the same trouble and reports it."""
+        with suppress(StoreError):
+            self._look_at_letters()
 
     def _look_at_letters(self) -> None:
         row = self._open()[0]
@@ -465,7 +515,7 @@ class Driver(Recorder):
         if asked_for(record.meta):
             self._base = record.number
         if self._post_came(commit):
-            self._look_at_letters()
+            self._look_for_letters()
         self._fire("after_checkpoint", checkpoint=made)
         return made
 
@@ -475,13 +525,23 @@ class Driver(Recorder):
         self._made(self._commit(lambda: self._prepare(None, (), None, None, self._header(kind, trigger, safe))))
 
     def _here(self) -> Frame:
-        """Where the calling code stands in this run."""
-        here = frame.get()
-        if here is None or here.run is not self:
+        """Where the calling code stands in this run. Every call of the program that is numbered comes by here."""
+        self._lock.check()
+        here = within(self)
+        if here is None:
             return self._root
         if here.dead:
             raise StepTimeout(f"{here.path[:-1]} took too long and was given up: nothing that its thread still does is recorded")
         return here
+
+    def _address(self, here: Frame, name: str) -> str:
+        """The address of the next use of a name in one place. Numbers are given one at a time."""
+        if self._numbering.owned():
+            self._numbering.check()
+        branch = self._branch()
+        with self._numbering:
+            self._branches.ask(branch)
+            return here.address(name)
 
     def _name(self) -> str:
         return self._row.id if self._row else "a run"

@@ -9,6 +9,7 @@ from everstep.clock import clock
 from everstep.codec.values import encode
 from everstep.errors import Interrupted, Suspended, Waiting
 from everstep.records import CHILD, Letter, Status
+from everstep.runtime.deaths import DEAD
 from everstep.runtime.gates import keep_asleep
 from everstep.runtime.playback import taken_over
 from everstep.shape import Shape, field
@@ -16,8 +17,6 @@ from everstep.store.journal import pack_body
 
 if TYPE_CHECKING:
     from everstep.runtime.run import Run
-
-DEAD = "dead-letter"
 
 
 class Ending(Shape):

@@ -16,11 +16,13 @@ from everstep.codec.values import encode
 from everstep.errors import AlreadyQueued, InvalidArgument, RunExists
 from everstep.ids import check_id, check_tag, new_id
 from everstep.records import Letter, RunRow, Status
+from everstep.runtime import awaiting, owner
 from everstep.runtime import workflow as flows
 from everstep.runtime.child import child_id
 from everstep.runtime.context import Frame, frame
 from everstep.runtime.host import Host
-from everstep.runtime.outcome import Outcome, recorded
+from everstep.runtime.outcome import Outcome
+from everstep.runtime.recorder import TROUBLE
 from everstep.runtime.run import Run
 from everstep.shape import Shape, field
 from everstep.store.model import when
@@ -28,7 +30,6 @@ from everstep.store.query import check_text, to_meta
 from everstep.store.refs import find_run
 
 DEFAULT = "default"
-_ENDED = (Status.SUCCEEDED, Status.FAILED, Status.CANCELLED)
 _LONGEST_NAP = 0.25
 _LONGEST_DELAY = 100 * 365 * 86_400
 _MOST = 2**31 - 1
@@ -51,20 +52,42 @@ class Enqueued(Shape, frozen=True):
         return str(row.status) if row is not None else Status.QUEUED.value  # a worker has not seen the order yet
 
     def wait(self, timeout: float | None = None) -> Outcome:
-        """The outcome, as soon as the run has ended; after `timeout` seconds that of a run which has not."""
+        """The outcome, as soon as the run has ended; after `timeout` seconds that of a run which has not.
+
+        In a workflow, outside of its steps, this is a durable wait: the workflow gives its worker's place back and is woken when the run
+        ends, and the outcome is recorded. Anywhere else it blocks.
+        """
+        here = _workflow_here()
+        if here is not None:
+            return awaiting.wait_inside(here, self.id, timeout)
         limit = None if timeout is None else time.monotonic() + timeout
         nap = 0.005
         while not self._over() and (limit is None or time.monotonic() < limit):
             time.sleep(nap if limit is None else max(0.0, min(nap, limit - time.monotonic())))
             nap = min(nap * 1.5, _LONGEST_NAP)
-        if self._store.backend.run(self.id) is None:
-            return Outcome(self.id, Status.QUEUED.value, reason="no worker has seen the order, or its transaction was not committed")
-        return recorded(self._store, find_run(self._store.backend, self.id))
+        return awaiting.outcome_now(self._store, self.id)
+
+    async def wait_async(self, timeout: float | None = None) -> Outcome:
+        """Like `wait`, without keeping the event loop of this thread."""
+        here = _workflow_here()
+        if here is not None:
+            return awaiting.wait_inside(here, self.id, timeout)
+        import asyncio
+
+        limit, nap = None if timeout is None else time.monotonic() + timeout, 0.005
+        while not await asyncio.to_thread(self._over) and (limit is None or time.monotonic() < limit):
+            await asyncio.sleep(nap if limit is None else max(0.0, min(nap, limit - time.monotonic())))
+            nap = min(nap * 1.5, _LONGEST_NAP)
+        return await asyncio.to_thread(awaiting.outcome_now, self._store, self.id)
 
     def _over(self) -> bool:
-        """A run that failed and is to be tried again has kept its place."""
-        row = self._store.backend.run(self.id)
-        return row is not None and row.status in _ENDED and (row.status != Status.FAILED or self._store.backend.place(self.id) is None)
+        return awaiting.is_over(self._store, self.id)
+
+
+def _workflow_here() -> Frame | None:
+    """Where the calling code is in a workflow, if it is in one and not inside of a step, which cannot be left halfway."""
+    here = frame.get()
+    return here if here is not None and here.ticket is None and isinstance(here.run, Run) and here.run._mode.workflow else None
 
 
 class Order(Shape, frozen=True):
@@ -93,7 +116,7 @@ def enqueue(
 
         leave(store, order, run := new_id() if id is None else check_id(id), connection)
         return Enqueued(run, task.queue, True, store)
-    here = frame.get()
+    here = owner.place()
     if here is not None and here.ticket is None and isinstance(here.run, Run):
         return _as_step(store, order, id, here)
     return place(store, order, new_id() if id is None else check_id(id))
@@ -106,7 +129,12 @@ def _as_step(store: Host, order: Order, id: str | None, here: Frame) -> Enqueued
         inside = frame.get()
         assert inside is not None
         assert inside.ticket is not None
-        made = place(store, order, child_id(inside.run.id, inside.ticket.address) if id is None else check_id(id))
+        try:
+            made = place(store, order, child_id(inside.run.id, inside.ticket.address) if id is None else check_id(id))
+        except TROUBLE as error:
+            if store is inside.run._store:
+                inside.run._met(error, step=True)
+            raise
         return made.id, made.new
 
     run, new = here.run._called(f"enqueue:{order.name}", enqueue, (order.about["input_digest"],), {})
@@ -132,6 +160,8 @@ class Queue(Shape, frozen=True):
 
 
 def queues(store: Host, minutes: int) -> list[Queue]:
+    if type(minutes) is not int or not 0 <= minutes <= _MOST:
+        raise InvalidArgument(f"minutes must be an integer from 0 to {_MOST:,}, got {minutes!r:.60}")
     found = []
     for depth in store.backend.depths(minutes):
         oldest = None if depth.oldest is None else when(depth.oldest)
@@ -202,12 +232,13 @@ def place(store: Host, order: Order, id: str) -> Enqueued:
         twin = error.run or store.backend.twin(order.task)
         return Enqueued(twin, order.task.queue, False, store) if twin is not None else place(store, order, id)
     except RunExists:
-        _refuse_other(store, find_run(store.backend, id), order)
+        refuse_other_run(store, find_run(store.backend, id), order)
         return Enqueued(id, order.task.queue, False, store)
     return Enqueued(id, order.task.queue, True, store)
 
 
-def _refuse_other(store: Host, row: RunRow, order: Order) -> None:
+def refuse_other_run(store: Host, row: RunRow, order: Order) -> None:
+    """Refuse an id that is taken by a run of another workflow or with another input."""
     said = flows.beginning(store, row)
     if said.get("workflow") != order.name or said.get("input_digest") != order.about["input_digest"]:
         raise RunExists(f"run {row.id!r} exists, of another workflow or with another input", remedy="Choose another id.")

@@ -18,6 +18,7 @@ from everstep.errors import DamagedFrame, DamagedRun, GateTimeout, Interrupted, 
 from everstep.records import Letter, RunRow
 from everstep.runtime import schema as shapes
 from everstep.runtime.context import current
+from everstep.runtime.recorder import TROUBLE
 from everstep.runtime.step_options import check_name
 from everstep.shape import Shape
 from everstep.store.journal import FAILED, RUNNING, SUCCEEDED, pack_body
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 NONE: Any = type("NoDefault", (), {"__repr__": lambda self: "<none>"})()
 HOLD_SECONDS = 1.0
+_MOST_SECONDS = 1e9
 _YES = frozenset({"yes", "y", "true", "ok", "approve", "approved", "pass", "passed"})
 
 
@@ -88,8 +90,8 @@ def question_of(
 ) -> Question:  # fmt: skip
     check_name(name)
     shape = shapes.to_schema(schema, choices)
-    if timeout is not None and not (isinstance(timeout, (int, float)) and timeout > 0):
-        raise InvalidArgument(f"timeout must be a number of seconds greater than 0, got {timeout!r:.60}")
+    if timeout is not None and not (isinstance(timeout, (int, float)) and 0 < timeout < _MOST_SECONDS):
+        raise InvalidArgument(f"timeout must be a number of seconds above 0 and below {_MOST_SECONDS:,.0f}, got {timeout!r:.60}")
     if default is not NONE and shape is not None and default is not None:
         fault = shapes.check(shape, default)
         if fault:
@@ -112,9 +114,7 @@ def passed(value: Any) -> bool:
 
 def _address(run: Driver, name: str) -> str:
     run._open()
-    run._ask()
-    with run._numbering:
-        return run._here().address(name)
+    return run._address(run._here(), name)
 
 
 def decide(run: Driver, asked: Question) -> Any:
@@ -147,8 +147,7 @@ def arrival(run: Driver, asked: Question) -> tuple[Any] | None:
     address, deadline = asked.address, asked.deadline
     letter = _letter(run, address, asked.shape)
     if letter is None and deadline is not None and clock.now_us() >= deadline:
-        run._store.backend.post(_expired(run, address, asked.default), run.id)  # the first answer wins, and this may not be it
-        run._look_at_letters()
+        _say_expired(run, address, asked.default)
         letter = _letter(run, address, None)
     if letter is None:
         return None
@@ -160,6 +159,16 @@ def waiting_for(run: Driver, asked: Question) -> Waiting:
     """What unwinds the program until there is an answer."""
     run._waits[asked.address] = waiting = Waiting(run.id, f"an answer at gate {asked.address!r}", asked.deadline)
     return waiting
+
+
+def _say_expired(run: Driver, address: str, default: Any) -> None:
+    """Nobody answered in time. The first answer wins, and this may not be it."""
+    try:
+        run._store.backend.post(_expired(run, address, default), run.id)
+        run._look_at_letters()
+    except TROUBLE as error:
+        run._met(error)
+        raise
 
 
 def _letter(run: Driver, address: str, shape: Any) -> Letter | None:
@@ -308,7 +317,7 @@ def deadline_of(seconds: float | None, until: Any) -> int:
         raise InvalidArgument("sleep needs either seconds or until", remedy="Use sleep(60) or sleep(until=datetime(...)).")
     if until is not None:
         return to_us(until) or 0
-    if not isinstance(seconds, (int, float)) or isinstance(seconds, bool) or not 0 <= seconds < 1e9:
+    if not isinstance(seconds, (int, float)) or isinstance(seconds, bool) or not 0 <= seconds < _MOST_SECONDS:
         raise InvalidArgument(f"{seconds!r:.60} is no number of seconds")
     return clock.now_us() + int(seconds * 1e6)
 

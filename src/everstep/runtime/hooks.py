@@ -29,6 +29,7 @@ from weakref import WeakSet
 from everstep.clock import clock
 from everstep.codec.refusal import shown
 from everstep.errors import InvalidArgument, StoreClosed
+from everstep.guard import refuse_inside
 from everstep.runtime.checks import check_number
 from everstep.runtime.policy import is_custom
 from everstep.shape import Shape, as_dict
@@ -372,6 +373,7 @@ class Hooks:
         hooks = self._by_event.get(name)
         if hooks is None:
             return
+        refuse_inside()
         made: Any = event() if callable(event) else event
         for hook in hooks:
             hook._tell(made)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from threading import Lock
+from threading import RLock
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from everstep.backends.base import Backend
 from everstep.clock import clock
 from everstep.errors import InvalidArgument
-from everstep.runtime import signals
+from everstep.guard import refuse_inside
+from everstep.runtime import abandoned, signals
 from everstep.runtime.hooks import Hooks
 from everstep.runtime.lease import TTL_SECONDS, Keeper
 from everstep.runtime.policy import Policy, manual
@@ -44,7 +45,7 @@ class Host(BaseStore):
         self.enabled = enabled and not self.policy.off
         self.durability, self.budget, self.timeout = durability, budget, timeout
         self._followers: WeakSet[Driver] = WeakSet()
-        self._following = Lock()
+        self._following = RLock()
         self._ends: list[Callable[[], None]] = []  # what else ends with the store
         self._named_ends: set[str] = set()
         super().__init__(backend, **options)
@@ -78,6 +79,8 @@ class Host(BaseStore):
 
     def close(self) -> None:
         """Let go of the store. Open runs can no longer be saved."""
+        refuse_inside()
+        abandoned.wait(self)
         while self._ends:
             self._ends.pop()()
         signals.abandon(self)

@@ -6,14 +6,14 @@ The right itself is checked by the backend at each commit (the epoch). This only
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from everstep.backends.base import Backend, Commit
 from everstep.backends.queues import Claim, Claimed
 from everstep.clock import clock
-from everstep.errors import EverstepError
+from everstep.errors import EverstepError, StoreError
+from everstep.guard import LEASES, Guard
 from everstep.ids import new_id
 from everstep.records import RunRow, Worker
 from everstep.service import Service
@@ -28,34 +28,46 @@ class Keeper:
 
     def __init__(self, backend: Backend, ttl: float = TTL_SECONDS):
         self._backend = backend
+        self.ttl = ttl
         self._ttl_us = int(ttl * 1_000_000)
-        self._lock = threading.Lock()
+        self._lock = Guard(LEASES)
         self._held = 0
         self._known_until = 0  # by the boot clock: what the backend was told of this worker
         self._taken: dict[str, int] = {}  # the newest runs that were taken here, and their epochs
         self._taking = 0  # leases that are being taken
-        self._owed: dict[str, RunRow] = {}  # leases that could not be given back yet
+        self._owed: dict[str, Callable[[], None]] = {}  # what gives leases back that could not be given back yet
         self._service = Service(self._renew, every=ttl / 3)
         self.worker = Worker(f"w-{new_id()}", os.uname().nodename, os.getpid(), clock.boot_id(), clock.now_us(), 0, 0)
 
     def acquire(self, run: str) -> RunRow:
+        self._lock.check()
         with self._lock:
             self._begin(run)
-        row = self._counted(lambda: self._backend.acquire(run, self.worker))
+        row = self._counted(run, lambda: self._backend.acquire(run, self.worker))
         with self._lock:
             self._remember(row)
             self._taking -= 1
         return row
 
+    def attend(self, again: bool = False) -> None:
+        """Be known as alive until `released`, also while no run is held. `again`: it was counted before, and may have been forgotten."""
+        with self._lock:
+            self._extend()
+            self._service.start()
+            self._backend.introduce(self.worker)
+            self._held += not again
+
     def create(self, commit: Commit) -> None:
         """Create a run that this worker holds from the start."""
+        self._lock.check()
         with self._lock:
             self._begin(commit.run.id)
             if clock.boot_us() > self._known_until - self._ttl_us // 2:
                 self._backend.introduce(self.worker)
                 self._known_until = self.worker.expires_boot
-        self._counted(lambda: self._backend.commit(commit))
+        self._counted(commit.run.id, lambda: self._backend.commit(commit))
         with self._lock:
+            self._remember(commit.run)
             self._taking -= 1
 
     def _begin(self, run: str) -> None:
@@ -64,21 +76,24 @@ class Keeper:
         self._settle(run)
         self._service.start()
 
-    def _counted(self, take: Callable[[], T]) -> T:
-        """Take a lease, with nobody kept waiting who takes another one."""
+    def _counted(self, run: str, take: Callable[[], T]) -> T:
+        """Take a lease, with nobody kept waiting who takes another one. One that may have been taken is given back later: this process lives."""
         with self._lock:
             self._held += 1
             self._taking += 1
         try:
             return take()
-        except BaseException:
+        except BaseException as error:
             with self._lock:
                 self._taking -= 1
             self.released()
+            if isinstance(error, StoreError) and error.written != "no":
+                self.owe(run, lambda: self._release_unknown(run))
             raise
 
     def claim(self, queues: Sequence[str], workflows: Sequence[str], most: int, without: Sequence[str]) -> list[Claimed]:
         """Runs of queues, each with its lease."""
+        self._lock.check()
         with self._lock:
             self._extend()
             self._service.start()
@@ -96,6 +111,7 @@ class Keeper:
 
     def unknown(self) -> list[RunRow]:
         """Runs of queues that are this worker's, and that nobody here knows of: the answer that gave them was lost."""
+        self._lock.check()
         with self._lock:
             if self._taking:
                 return []  # one of them may be among these; there is another time
@@ -109,13 +125,33 @@ class Keeper:
         try:
             self._backend.release(row)
         except EverstepError:
-            with self._lock:
-                self._owed[row.id] = row
+            self.owe(row.id, lambda: self._backend.release(row))
             raise
+
+    def owe(self, run: str, settle: Callable[[], None]) -> None:
+        """Have a lease given back as soon as the store can be written; before that, this process cannot open the run again."""
+        with self._lock:
+            self._owed[run] = settle
+
+    def _release_unknown(self, run: str) -> None:
+        row = self._backend.run(run)
+        if row is not None and row.worker == self.worker.id and self._taken.get(run) != row.epoch:
+            self._backend.release(row)
+
+    @property
+    def owes(self) -> bool:
+        """Whether leases are still to be given back."""
+        return bool(self._owed)
+
+    def settle(self, run: str) -> None:
+        """Give back now what is owed of a run, and before it what was owed earlier: a child run before its caller."""
+        with self._lock:
+            for earlier in list(self._owed)[: list(self._owed).index(run) + 1] if run in self._owed else ():
+                self._settle(earlier)
 
     def _settle(self, run: str) -> None:
         if run in self._owed:
-            self._backend.release(self._owed[run])
+            self._owed[run]()
             del self._owed[run]
 
     def released(self) -> None:
@@ -131,12 +167,14 @@ class Keeper:
         self.worker.expires_at = clock.now_us() + self._ttl_us
 
     def _renew(self) -> None:
+        self._lock.check()
         with self._lock:
             if not self._held and not self._owed:
                 return
             self._extend()
             try:
-                self._backend.renew(self.worker)
+                if self._held:
+                    self._backend.renew(self.worker)
                 for run in list(self._owed):
                     self._settle(run)
             except EverstepError:

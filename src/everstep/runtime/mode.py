@@ -27,6 +27,10 @@ class Mode(Shape):
     about: dict[str, Any] = field(default_factory=dict)
     chunks: list[tuple[bytes, bytes]] = field(default_factory=list)
     driven: bool = False  # by the run that called it
+    version: str | None = None  # of the workflow's code in this process
+    definition: str | None = None  # that code
+    max_deaths: int = 5
+    by_hand: bool = False  # a person resumed it: a run that was given up gets a fresh allowance of deaths
     held: Claimed | None = None  # a worker has its lease already
     seen: int | None = None  # the newest record of the run when it was decided to drive it
     accept: frozenset[str] = frozenset()

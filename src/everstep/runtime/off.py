@@ -18,7 +18,8 @@ from everstep.codec.values import decode, encode
 from everstep.errors import Waiting
 from everstep.ids import new_id
 from everstep.records import Kind, Record
-from everstep.runtime.context import Frame, frame
+from everstep.runtime import owner
+from everstep.runtime.context import Frame
 from everstep.runtime.gates import NONE
 from everstep.runtime.report import Report
 from everstep.runtime.step_options import ABSENT, StepOptions
@@ -37,27 +38,33 @@ class OffRun:
         self.state: Any = {} if state is None else decode(encode(state))
         self.report = Report(self.id)
         self.step_key = f"{self.id}-off"
+        self._root = Frame(cast(Any, self), self)
+        self._began = time.monotonic()
+        self._used: dict[str, float] = {"steps": 0, "tokens": 0, "cost": 0.0}
 
-    def _stand(self, handle: Any) -> None:
-        self._token = frame.set(Frame(cast(Any, self), handle))
+    @property
+    def used(self) -> dict[str, float]:
+        """Seconds, steps, tokens and cost up to now."""
+        return {"seconds": time.monotonic() - self._began, **self._used}
 
     def __enter__(self) -> OffRun:
-        self._stand(self)
+        owner.enter(self._root)
         return self
 
     def __exit__(self, *problem: Any) -> None:
-        frame.reset(self._token)
+        owner.leave(self._root)
 
     async def __aenter__(self) -> AsyncOffRun:
-        handle = AsyncOffRun(self)
-        self._stand(handle)
+        self._root.handle = handle = AsyncOffRun(self)
+        owner.enter(self._root)
         return handle
 
     async def __aexit__(self, *problem: Any) -> None:
-        frame.reset(self._token)
+        owner.leave(self._root)
 
     def _called(self, name: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A decorated step, or a workflow inside another one."""
+        self._used["steps"] += 1
         plain, options = getattr(name, "__everstep__", (name, None)) if function is ABSENT else (function, None)
         if isinstance(options, StepOptions) and options.transactional is not None:
             from everstep.runtime.transactional import call_bare
@@ -68,12 +75,13 @@ class OffRun:
     def step(
         self, name: Any, function: Any = ABSENT, /, *args: Any, key: Any = None, retry: Any = None, timeout: Any = None, **kwargs: Any
     ) -> Any:
+        self._used["steps"] += 1
         if isinstance(name, str):
             return function(*args, **kwargs)
         return name(**kwargs) if function is ABSENT else name(function, *args, **kwargs)
 
     def map(self, function: Callable[..., Any], items: Iterable[Any], concurrency: int = 8) -> list[Any]:
-        return [function(item) for item in items]
+        return [self.step(function, item) for item in items]
 
     def checkpoint(self, note: Any = None, tags: Any = (), meta: Any = None, state: Any = None) -> Checkpoint:
         if state is not None:
@@ -102,7 +110,9 @@ class OffRun:
 
     def flush(self) -> None: ...
 
-    def usage(self, tokens: int = 0, cost: float = 0.0) -> None: ...
+    def usage(self, tokens: int = 0, cost: float = 0.0) -> None:
+        self._used["tokens"] += tokens
+        self._used["cost"] += cost
 
     def progress(self, done: float, total: float) -> None: ...
 
@@ -123,18 +133,24 @@ class AsyncOffRun:
     def __setattr__(self, name: str, value: Any) -> None:
         setattr(self._run, name, value)
 
-    async def step(self, *args: Any, **kwargs: Any) -> Any:
-        result = self._run.step(*args, **kwargs)
+    async def step(
+        self, name: Any, function: Any = ABSENT, /, *args: Any, key: Any = None, retry: Any = None, timeout: Any = None, **kwargs: Any
+    ) -> Any:
+        result = self._run.step(name, function, *args, **kwargs)
         return await result if inspect.isawaitable(result) else result
 
     async def map(self, function: Callable[..., Any], items: Iterable[Any], concurrency: int = 8) -> list[Any]:
         return [await one if inspect.isawaitable(one) else one for one in self._run.map(function, items)]
 
-    async def checkpoint(self, *args: Any, **kwargs: Any) -> Any:
-        return self._run.checkpoint(*args, **kwargs)
+    async def checkpoint(self, note: Any = None, tags: Any = (), meta: Any = None, state: Any = None) -> Checkpoint:
+        made: Checkpoint = self._run.checkpoint(note, tags, meta, state)
+        return made
 
-    async def gate(self, *args: Any, **kwargs: Any) -> Any:
-        return self._run.gate(*args, **kwargs)
+    async def gate(self, name: str, ask: str | None = None, **options: Any) -> Any:
+        condition = options.get("condition")
+        if inspect.iscoroutinefunction(condition):
+            options["condition"] = await condition()
+        return self._run.gate(name, ask, **options)
 
     async def sleep(self, seconds: float | None = None, *, until: Any = None) -> None:
         await asyncio.sleep(max(0.0, seconds if seconds is not None else until.timestamp() - time.time()))

@@ -29,6 +29,7 @@ from everstep.runtime import workflow
 from everstep.runtime.host import Host
 from everstep.runtime.outcome import Outcome
 from everstep.runtime.playback import taken_over
+from everstep.runtime.telling import tell
 from everstep.store.gates import Gate, list_gates
 from everstep.store.journal import FAILED, SUCCEEDED, Recorded, read
 from everstep.store.query import check_text
@@ -135,6 +136,8 @@ def _apply(store: Host, row: RunRow, name: str, reason: str | None, status: Stat
         raise
     finally:
         store.keeper.released()
+    if status == Status.CANCELLED:
+        tell(store.backend, store.framer, held)
 
 
 def skip(store: Host, run_id: str, step: str, result: Any) -> None:

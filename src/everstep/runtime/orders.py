@@ -52,9 +52,9 @@ def leave(store: Host, order: Order, run: str, connection: Any) -> None:
         "task": list(order.task),
     }  # fmt: skip
     body = store.framer.wrap(encode(said, "order"))
-    values = (run, body, sha256(body).digest())
+    digest = sha256(body).digest()
     if isinstance(connection, sqlite3.Connection):
-        _leave_in_file(connection, values)
+        _leave_in_file(connection, (run, body, digest))
         return
     sql = store.backend.order_sql()
     if sql is None or not callable(getattr(connection, "cursor", None)):
@@ -65,7 +65,7 @@ def leave(store: Host, order: Order, run: str, connection: Any) -> None:
     cursor = connection.cursor()
     if inspect.isawaitable(cursor) or inspect.iscoroutinefunction(cursor.execute):
         raise InvalidArgument("an async connection cannot be used here", remedy="Give a connection of psycopg.connect().")
-    cursor.execute(sql, values)
+    cursor.execute(sql, (run.encode(), body, digest))
     cursor.close()
 
 

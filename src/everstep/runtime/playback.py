@@ -14,9 +14,10 @@ from everstep.clock import clock
 from everstep.codec.values import decode, encode
 from everstep.records import Kind, Record, RunRow
 from everstep.runtime.budget import Used
+from everstep.store.collection import no_collection
 from everstep.store.journal import FAILED, RUNNING, Recorded, open_body, pack_body, read, said_in
 from everstep.store.model import asked_for, header_of
-from everstep.store.reading import checkpoint_record, no_collection
+from everstep.store.reading import checkpoint_record
 from everstep.store.writing import Entry
 
 _STEP, _GATE, _ANSWER, _TIMER, _EVENT = (k.value for k in (Kind.STEP, Kind.GATE, Kind.ANSWER, Kind.TIMER, Kind.EVENT))
@@ -151,9 +152,12 @@ def forget(found: Recorded | None) -> None:
         found.body[12]["again"] = True
 
 
-def taken_over() -> Entry:
-    """Says that an attempt died: the steps that it may have been in stay doubtful, whoever has the run meanwhile."""
-    return Entry("event", pack_body(["taken_over", encode({})]), None)
+def taken_over(deaths: int | None = None, children: str = "") -> Entry:
+    """Says that an attempt died: the steps that it may have been in stay doubtful, whoever has the run meanwhile.
+
+    `deaths` is how many died in a row, where this one is to be counted; `children` how far the child runs are by then.
+    """
+    return Entry("event", pack_body(["taken_over", encode({} if deaths is None else {"deaths": deaths, "children": children})]), None)
 
 
 def content(record: Record) -> dict[str, Any]:

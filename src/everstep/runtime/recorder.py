@@ -7,7 +7,6 @@ entries may come from any.
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from threading import get_ident
@@ -15,7 +14,19 @@ from typing import Any, Literal, cast
 
 from everstep.backends.base import Commit
 from everstep.codec.frame import unwrap
-from everstep.errors import Conflict, EverstepError, InvalidArgument, LostLease, RunBusy, RunClosed
+from everstep.errors import (
+    AttemptLost,
+    Conflict,
+    EverstepError,
+    InvalidArgument,
+    LostLease,
+    Reentered,
+    RunBusy,
+    RunClosed,
+    StoreError,
+    TransactionUnknown,
+)
+from everstep.guard import RUN, Guard, interrupts
 from everstep.records import Kind, Letter, Record, RunRow
 from everstep.runtime.underway import Underway
 from everstep.snapshot.saver import Saver
@@ -29,22 +40,26 @@ Durability = Literal["sync", "async", "exit"]
 MOST_BEHIND = 64
 MOST_KEPT = 1000
 _CHECKPOINT, _STEP = Kind.CHECKPOINT.value, Kind.STEP.value
+TROUBLE = (StoreError, LostLease, Conflict, TransactionUnknown)
+"""Errors of the store itself. No failure of a run is made of them, whatever its program does with them."""
 _WORDS = frozenset({Kind.GATE.value, Kind.ANSWER.value, Kind.TIMER.value, Kind.EVENT.value})
 
 
 class Recorder:
-    """The writing half of a run."""
+    """The writing half of a run. `_replays`: its program is run again from its beginning, so that an attempt can be given up at any call."""
+
+    _replays = False
 
     def __init__(self, store: BaseStore, durability: Durability):
         self._store = store
         self._durability = check_durability(durability)
         self._row: RunRow | None = None
         self._saver: Saver | None = None
-        self._failure: EverstepError | None = None
+        self._failure: EverstepError | None = None  # the store failed under this attempt: it records nothing more, not even its end
         self._behind: deque[Commit] = deque()
         self._underway = Underway()
         self._user: int | None = None  # the thread that is building a checkpoint
-        self._lock = threading.RLock()  # commits of one run are built and handed over in one order
+        self._lock = Guard(RUN)  # commits of one run are built and handed over in one order
         self._forget()
 
     @property
@@ -61,12 +76,30 @@ class Recorder:
         self._read: list[str] = []
         self._outgoing: list[Letter] = []
         self._heard: int | None = None  # how many letters there were when a commit on its way was made
+        self._trouble: EverstepError | None = None  # the newest error of the store that the program was told
+        self._unwritten: set[str] = set()  # steps that ran and whose end could not be recorded
         self._stale = False  # a checkpoint was made that the live state's account of its changes knows nothing of
 
     def _open(self) -> tuple[RunRow, Saver]:
         if self._row is None or self._saver is None:
             raise RunClosed("the run is not open", remedy="Use it inside its block: with store.run(id) as run: ...")
         return self._row, self._saver
+
+    def _refuse_broken(self) -> None:
+        """Raise what ended this attempt, if anything did. A workflow must not be able to take that for an error of its own."""
+        if self._failure is not None:
+            raise AttemptLost(self.id, self._failure) if self._replays else self._failure
+
+    def _met(self, error: BaseException, step: bool = False) -> None:
+        """Before an error is raised that a commit or a read of this run met: the store's own trouble ends the attempt of a workflow, which is
+        told by AttemptLost. In a loop of one's own it does so after a `step`, whose result is missing; a checkpoint can be saved again."""
+        if not isinstance(error, TROUBLE):
+            return
+        self._trouble = error
+        if step or self._replays:
+            self._failure = self._failure or error
+        if self._replays:
+            raise AttemptLost(self.id, self._failure or error) from error
 
     def _error_body(self, error: BaseException) -> dict[str, Any]:
         """What is kept of an error in this store."""
@@ -85,8 +118,7 @@ class Recorder:
         try:
             self._user = get_ident()
             row, saver = self._open()
-            if self._failure is not None:
-                raise self._failure
+            self._refuse_broken()
             mask = self._mask
             if mask is not None:
                 note, meta = mask.text(note), mask.meta(meta)
@@ -114,7 +146,7 @@ class Recorder:
     def _take_back(self, commit: Commit | None, before: RunRow | None, error: BaseException) -> None:
         if commit is not None:
             self._undo(commit, error)
-        elif self._saver is not None and not isinstance(error, EverstepError):  # Ctrl-C between building and knowing it
+        elif self._saver is not None and not _is_answer(error):  # Ctrl-C between building and knowing it
             self._row = before
             self._saver.lost()
 
@@ -124,7 +156,7 @@ class Recorder:
             return  # a task was cancelled while it waited, and has left the run since
         with self._lock:
             row, saver = self._open()
-            if not isinstance(error, EverstepError) and self._happened(commit):
+            if not _is_answer(error) and self._happened(commit):
                 return  # Ctrl-C came after the commit
             if commit.was is not None and row.head_seq >= commit.run.head_seq:
                 self._row = commit.was
@@ -136,7 +168,7 @@ class Recorder:
             self._read[:0] = commit.read
             self._outgoing[:0] = commit.letters
             if isinstance(error, EverstepError) and (error.written != "no" or isinstance(error, (LostLease, Conflict))):
-                self._failure = error  # fenced, or the disk failed: this handle writes no more
+                self._failure = self._failure or error  # fenced, or the disk failed: this handle writes no more
 
     def _happened(self, commit: Commit) -> bool:
         """Settle an unknown outcome: the check of the row tells this commit from any other."""
@@ -151,13 +183,16 @@ class Recorder:
 
     def _commit(self, build: Callable[[], Commit], hand_over: Callable[[Commit], None] | None = None) -> Commit:
         """Build a commit and hand it over, by default until it is as durable as this run is; one that is not even taken was not made."""
-        commit, before = None, self._row
+        self._lock.check()
+        commit = None
         with self._lock:
+            before = self._row
             try:
                 commit = build()
                 (hand_over or self._durable)(commit)
             except BaseException as error:
                 self._take_back(commit, before, error)
+                self._met(error)
                 raise
         return commit
 
@@ -169,14 +204,14 @@ class Recorder:
         """Wait until another save can be deferred."""
         if self._durability == "exit":
             with self._lock:
-                self.flush()
+                self._catch_up()
         self._underway.wait(MOST_BEHIND - 1)
 
     def _defer(self, commit: Commit) -> None:
         """Take a commit that need not be durable yet."""
         if self._durability == "exit":
             if len(self._behind) >= MOST_KEPT:
-                self.flush()  # before this one is taken: if the disk is full, this one was not made, and the others still wait
+                self._catch_up()  # before this one is taken: if the disk is full, this one was not made, and the others still wait
             self._behind.append(commit)
             return
         self._underway.wait(MOST_BEHIND - 1)
@@ -197,8 +232,8 @@ class Recorder:
             self._failure = error if isinstance(error, EverstepError) else EverstepError(str(error), written="unknown")
         self._underway.settled(sent)
 
-    def flush(self) -> None:
-        """Return when all that was recorded up to now is durable; raise if something could not be made so."""
+    def _catch_up(self) -> None:
+        """Return when every commit that was handed over is durable; raise if one could not be made so."""
         self._open()
         if self._behind:
             first, last = self._behind[0], self._behind[-1]
@@ -209,19 +244,18 @@ class Recorder:
             try:
                 self._store.backend.commit(joined)
             except BaseException as error:
-                if isinstance(error, EverstepError) or not self._happened(joined):
+                if _is_answer(error) or not self._happened(joined):
+                    self._met(error)
                     raise
             self._behind.clear()
             self._heard = joined.waiting
         self._underway.wait(0)
-        if self._failure is not None:
-            raise self._failure
+        self._refuse_broken()
 
     def _note(self) -> Commit:
         """A commit of journal entries alone."""
         row, _ = self._open()
-        if self._failure is not None:
-            raise self._failure
+        self._refuse_broken()
         chain = Chain(self._store.framer, row, row)
         chain.entries(self._entries)
         commit = chain.commit()
@@ -232,6 +266,11 @@ class Recorder:
     def _put(self, kind: str, content: bytes, address: str | None, chunks: Any = ()) -> None:
         with self._lock:  # otherwise a commit that another thread is building could throw the entry away
             self._entries.append(Entry(kind, content, address, chunks))
+
+
+def _is_answer(error: BaseException) -> bool:
+    """Whether an error says what became of a save. One that a signal handler raised in the middle of it does not, nor does Ctrl-C."""
+    return isinstance(error, EverstepError) and not isinstance(error, Reentered) and not interrupts(error)
 
 
 def check_durability(durability: Any) -> Durability:

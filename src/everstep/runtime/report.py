@@ -33,6 +33,8 @@ class Report(Shape):
     """Steps that were recorded and that the program did not ask for again."""
     handled: list[str] = field(default_factory=list)
     """Of a run that failed and whose failed steps a resume would not run again: those steps."""
+    deaths: int = 0
+    """How many processes had died with the run when it was given up (see WorkerDied); otherwise 0."""
     differences: list[Difference] = field(default_factory=list)
     """What `replay="validate"` found."""
 

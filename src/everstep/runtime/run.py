@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import datetime
 from threading import get_ident
 from types import TracebackType
@@ -19,21 +19,35 @@ from uuid import UUID, uuid4
 from everstep.backends.queues import START
 from everstep.clock import clock
 from everstep.codec.values import decode, encode
-from everstep.errors import DamagedRecord, EverstepError, Interrupted, InvalidArgument, RunClosed, RunExists
+from everstep.errors import (
+    AttemptLost,
+    Conflict,
+    DamagedRecord,
+    EverstepError,
+    Interrupted,
+    InvalidArgument,
+    LostLease,
+    RunClosed,
+    RunExists,
+)
+from everstep.guard import inside
 from everstep.ids import check_id
 from everstep.records import Kind, Record, RunRow, Status
-from everstep.runtime import gates, playback, signals
+from everstep.runtime import abandoned, deaths, gates, owner, playback, signals
 from everstep.runtime.closing import end
-from everstep.runtime.context import frame, opened
+from everstep.runtime.context import opened
 from everstep.runtime.driver import Driver, republish, told
 from everstep.runtime.ending import Ending, add_loose, ending_of, stopped_by, tell_caller
+from everstep.runtime.giving_back import give_back, give_back_unopened
+from everstep.runtime.host import Host
 from everstep.runtime.lease import Keeper
 from everstep.runtime.mode import Mode
 from everstep.runtime.playback import Playback
-from everstep.runtime.recorder import Durability
+from everstep.runtime.recorder import TROUBLE, Durability
 from everstep.runtime.step_options import ABSENT, check_name
 from everstep.runtime.steps import Ticket, begin, call, value_body
 from everstep.snapshot.saver import Saver
+from everstep.store.driven import driven_in
 from everstep.store.journal import load_result, pack_body, result_body
 from everstep.store.model import Checkpoint, when
 from everstep.store.reading import Loaded, checked, load
@@ -56,10 +70,10 @@ class Run(Driver):
 
     def _reset(self) -> None:
         super()._reset()
-        self._token: Any = None
         self._closing = False
         self._saves = 0
         self._result: Any = None
+        self._buried = 0  # after how many deaths it was given up, when it was opened
         self._returned: tuple[int, bytes | None, list[tuple[bytes, bytes]]] = (0, None, [])
 
     def __repr__(self) -> str:
@@ -81,16 +95,20 @@ class Run(Driver):
 
     def __enter__(self) -> Run:
         self._enter()
-        self._token = frame.set(self._root)
+        owner.enter(self._root)
         signals.watch(self)
         return self
 
     def _enter(self) -> None:
         """All of opening that may be done in another thread."""
+        self._lock.check()
         if self._saver is not None:
             raise InvalidArgument(f"run {self.id!r} is open already")
         self._reset()
-        self._take()
+        try:
+            self._take()
+        except AttemptLost as lost:
+            raise lost.error from lost  # no code of the program has run that could take it for its own
         opened(1)
 
     def _take(self) -> None:
@@ -100,6 +118,7 @@ class Run(Driver):
             row = held.row
             # Who died with it may be forgotten where another worker took it meanwhile and could not drive it.
             self._unsure = held.before is not None or (held.deaths > 0 and row.status == Status.RUNNING)
+            died = held.before is not None
         else:
             first = self._find() or self._create()
             if first is None:
@@ -107,15 +126,30 @@ class Run(Driver):
             if self._dry:
                 self._ready(verified(first), state)
                 return
+            died = first.worker is not None and self._store.backend.holder(first) is None
             row = verified(self._keeper.acquire(first.id))
             self._unsure = first.worker is not None or row.epoch > first.epoch + 1  # its last driver never gave it back, or nobody knows
         with self._given_back_on_error(row):
             self._refuse_overtaken(row)
+            if died and self._mode.workflow:
+                row = self._count_death(row)
             self._fire("before_resume" if row.head_seq > 1 else "before_run", row=row)
             self._ready(row, state)
             self._say_running()
         if row.head_seq > 1:
             self._fire("after_resume", row=row)
+
+    def _count_death(self, row: RunRow) -> RunRow:
+        """Before anything that could kill this process, too: write down that the last one died. After too many, the run is given up."""
+        store, held = cast(Host, self._store), self._mode.held
+        found = deaths.with_one_more(store.backend, row)
+        if held is not None:
+            found = found._replace(number=held.deaths)
+        if found.number < self._mode.max_deaths:
+            return deaths.note_death(store, row, found)
+        self._row = deaths.bury(store, row, found)
+        self._buried = found.number
+        raise Interrupted(row.id, deaths.DEAD)
 
     def _find(self) -> RunRow | None:
         id = self._given[0]
@@ -139,10 +173,10 @@ class Run(Driver):
     def _given_back_on_error(self, row: RunRow) -> Iterator[None]:
         try:
             yield
-        except BaseException:
+        except BaseException as error:
             self._saver = None
             self._keeper.released()
-            self._give_back(row)
+            give_back_unopened(self, row, error)
             raise
 
     def _refuse_overtaken(self, row: RunRow) -> None:
@@ -159,16 +193,6 @@ class Run(Driver):
         about = self._mode.about
         if about and any(about[name] != said.get(name) for name in ("workflow", "input_digest")):
             raise RunExists(f"run {row.id!r} was started with another workflow or input at the same time")
-
-    def _give_back(self, row: RunRow) -> None:
-        """Let go of a run that could not be opened. That its last driver died must not be forgotten with that."""
-        if self._unsure:
-            chain = Chain(self._store.framer, row, row)
-            chain.entries([playback.taken_over()])
-            with suppress(EverstepError):  # best effort: otherwise it is only given back
-                self._store.backend.commit(chain.commit(worker=None, since=0))
-                return
-        self._keeper.release(row)
 
     def _ready(self, row: RunRow, state: Any, fresh: Playback | None = None) -> None:
         backend = self._store.backend
@@ -221,21 +245,39 @@ class Run(Driver):
 
     def _say_running(self) -> None:
         row, _ = self._open()
+        about, is_new = self._as_driver()
         if "cancel" in self._letters:
             reason = told(self._letters["cancel"])
             end(self, Ending(Status.CANCELLED, reason=reason))
             raise Interrupted(row.id, reason)
         self._read += [name for name in self._letters if name in ("pause", "retry", START) or name.startswith("child:")]
-        if row.status == Status.RUNNING and not self._read:
+        if row.status == Status.RUNNING and not self._read and not is_new:
             return
         chain = Chain(self._store.framer, row, row)
-        chain.status(Status.RUNNING, worker=self._worker)
+        chain.status(Status.RUNNING, worker=self._worker, **about)
         commit = self._carry(chain.commit())
         self._store.backend.commit(commit)
         self._row = commit.run
         for name in commit.read:
             self._letters.pop(name, None)
         self._letters_known = commit.waiting
+
+    def _as_driver(self) -> tuple[dict[str, Any], bool]:
+        """What the journal is to say about the code that drives the run from here on, and whether it does not say so yet.
+
+        Code without a version leaves the version of the driver before: what that one recorded is still there.
+        """
+        mode, played = self._mode, self._played
+        if not mode.workflow:
+            return {}, False
+        before = driven_in(played.start, played.records)
+        version = before.version if mode.version is None else mode.version
+        about: dict[str, Any] = {"version": version}
+        if not before.ever and mode.definition != played.start.get("definition"):
+            about["definition"] = mode.definition
+        if mode.by_hand and deaths.is_buried(played.status):
+            about["allowed_deaths"] = mode.max_deaths
+        return about, version != before.version
 
     def _abandon(self) -> None:
         """Let go of a run that was opened and never used."""
@@ -270,15 +312,18 @@ class Run(Driver):
         done = self._recorded_save(state)
         if done is not None:
             return done
+        self._lock.check()
         self._fire("before_checkpoint", kind="manual")
         self._refuse_second_saver()
-        commit, before = None, self._row
+        commit = None
         with self._lock:
+            before = self._row
             try:
                 commit = self._prepare(note, tags, meta, state, self._header("manual", None, False))
                 self._durable(commit)
             except BaseException as error:
                 self._take_back(commit, before, error)
+                self._met(error)
                 raise
         return self._made(commit)
 
@@ -287,6 +332,13 @@ class Run(Driver):
         self._ask()
         if not self._mode.workflow:
             return None
+        try:
+            return self._find_save(state)
+        except TROUBLE as error:
+            self._met(error)
+            raise
+
+    def _find_save(self, state: Any) -> Checkpoint | None:
         played, place = self._played, self._saves
         self._saves += 1
         if state is not None and (self._dry or place < played.skip_saves):
@@ -340,8 +392,8 @@ class Run(Driver):
 
     @property
     def _ticket(self) -> Ticket:
-        here = frame.get()
-        if here is None or here.run is not self or here.ticket is None:
+        here = owner.within(self)
+        if here is None or here.ticket is None:
             raise RunClosed("this code is not inside a step", remedy="Ask inside the function that run.step calls.")
         return here.ticket
 
@@ -383,13 +435,11 @@ class Run(Driver):
     def _drawn(self, name: str, draw: Callable[[], Any], made: Callable[[Any], Any]) -> Any:
         """Needs no commit of its own: whatever depends on the value is recorded after it, or not at all."""
         self._open()
-        self._ask()
-        with self._numbering:
-            address = self._here().address(name)
+        address = self._address(self._here(), name)
         found = self._recorded(address)
         if found is not None:
             try:
-                return made(load_result(self._store.backend, self._family, found.body[4], found.body[5]))
+                return made(self._loaded(found.body))
             except (AttributeError, OSError, OverflowError, TypeError, ValueError) as error:
                 raise DamagedRecord(self.id, found.record.seq, f"it is no value of {address}") from error
         value = draw()
@@ -423,9 +473,7 @@ class Run(Driver):
     def _say(self, event: str, data: dict[str, Any]) -> None:
         """An event that the program asked for. What is played back says nothing twice."""
         self._open()
-        self._ask()
-        with self._numbering:
-            address = self._here().address(f"event:{event}")
+        address = self._address(self._here(), f"event:{event}")
         if self._dry or address in self._played.words:
             return
         mask = self._mask
@@ -445,24 +493,15 @@ class Run(Driver):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._closing = True
         error = signals.told(self, error)
+        if inside():  # a generator that was collected in the middle of a save
+            abandoned.leave(self, error)
+            owner.leave(self._root)
+            return
         try:
             self._leave(error)
         finally:
-            self._leave_frame()
+            owner.leave(self._root)
         self._exit_process(error)
-
-    def _leave_frame(self) -> None:
-        """Stand where one stood before, unless another run was opened since and is still open."""
-        here = frame.get()
-        if here is not None and here.run is not self:
-            return
-        try:
-            frame.reset(self._token)
-        except ValueError:
-            frame.set(None)  # left in another context than it was entered in
-        before = frame.get()
-        if before is not None and isinstance(before.run, Run) and before.run._saver is None:
-            frame.set(None)  # that one was left first
 
     def _exit_process(self, error: BaseException | None) -> None:
         """A signal asked the whole program to stop, not only this run; a child run leaves that to its caller."""
@@ -476,10 +515,15 @@ class Run(Driver):
     def _leave(self, error: BaseException | None) -> None:
         """Record how the run ended; an error of the program goes before one of ours."""
         error = stopped_by(error) or next(iter(self._waits.values()), None)
+        self._notice_trouble(error)
         if self._ticker is not None:
             self._ticker.stop()  # nobody else commits from here on
         try:
             if self._dry:
+                return
+            if self._failure is not None:
+                give_back(self)
+                self._tell_broken(self._failure, error)
                 return
             ending = ending_of(self, error)
             tell_caller(self, ending)
@@ -494,8 +538,7 @@ class Run(Driver):
             if made is not None:
                 self._fire("after_checkpoint", checkpoint=made)
         except BaseException as trouble:
-            with suppress(EverstepError):  # best effort: the keeper makes up for it
-                self._keeper.release(self._open()[0])
+            give_back(self, trouble)
             if error is None or not isinstance(trouble, EverstepError):
                 raise
             error.add_note(f"Everstep could not record how run {self.id!r} ended: {trouble}")
@@ -504,6 +547,30 @@ class Run(Driver):
             self.report.unused = [a for a, found in self._played.entries.items() if a not in self._asked and "/" not in a and "@" not in a]
             self._close()
             self._fire("after_run", status=self._row.status if self._row else None)
+
+    def _tell_broken(self, failure: EverstepError, error: BaseException | None) -> None:
+        """The store failed under this attempt; nothing was recorded of its end."""
+        told = self._durability == "sync" and isinstance(
+            failure, (LostLease, Conflict)
+        )  # the call that met it raised it; the run is another's now
+        if error is None and not told:
+            raise failure
+        if isinstance(error, Exception) and error is not failure:
+            error.add_note(f"Run {self.id!r} was given back without an end, because the store failed: {failure.message}")
+
+    def _notice_trouble(self, error: BaseException | None) -> None:
+        """A program that ended with the store's own trouble did not fail: this attempt ends, and the run can be resumed."""
+        if self._failure is None and error is not None and not self._dry:
+            from everstep.runtime.trouble import trouble_in
+
+            self._failure = trouble_in(error, self._store.backend.url, self._trouble)
+
+    def __del__(self) -> None:
+        """A handle that was never left: its lease must not be kept for as long as this process lives."""
+        if getattr(self, "_saver", None) is not None and not self._closing and not self._dry:
+            self._closing = True
+            self._root.left = True
+            abandoned.leave(self, GeneratorExit())
 
     async def __aenter__(self) -> Any:
         from everstep.runtime.aio import AsyncRun

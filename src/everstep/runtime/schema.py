@@ -6,10 +6,9 @@ Words that constrain nothing (title, description, default, examples, format and 
 other keyword is refused when the schema is made: one that was silently ignored would let wrong answers through.
 
 Differences to the standard, for the sake of the program that asked: 3.0 is no integer, True is no number, NaN and the infinities
-are no numbers. A value is tested to a depth of 100 and with at most a million tests. A pattern (Python's `re`, found anywhere in
-the text) is tried only on texts of up to 1,000 characters, and longer ones are refused. That bounds all patterns but those with
-repeats inside of repeats, such as (a+)+$, which can take exponential time in `re`: whoever writes a schema must not write those.
-No I/O, and no name found in data is ever imported.
+are no numbers. A value is tested to a depth of 100 and with at most a million tests. A pattern (in the syntax of Python's `re`, found
+anywhere in the text) is tried only on texts of up to 1,000 characters, and with at most 500,000 steps for one answer, whatever the
+pattern: see `pattern`. A schema from a store may be hostile, so that this holds for schemas that were never checked, too. No I/O, and no name found in data is ever imported.
 """
 
 from __future__ import annotations
@@ -25,10 +24,12 @@ from typing import Any, NoReturn
 
 from everstep.codec.refusal import shown
 from everstep.errors import InvalidArgument
+from everstep.runtime.pattern import MOST_STATES, Steps, Unbounded, compiled
 
 DEPTH = 100
 MOST_TESTS = 1_000_000
 PATTERN_TEXT = 1_000
+PATTERN_STEPS = 500_000
 
 Schema = dict[str, Any]
 
@@ -251,8 +252,8 @@ def _is_type(given: Any) -> bool:
 
 def _is_pattern(given: Any) -> bool:
     try:
-        return isinstance(given, str) and re.compile(given) is not None
-    except (re.error, RecursionError, OverflowError):
+        return isinstance(given, str) and compiled(given) is not None
+    except (re.error, RecursionError, OverflowError, Unbounded):
         return False
 
 
@@ -261,7 +262,10 @@ _SHAPES: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "enum": ("a list that is not empty", lambda g: isinstance(g, list) and bool(g)),
     "const": ("anything", lambda g: True),
     "required": ("a list of names", lambda g: isinstance(g, list) and all(isinstance(name, str) for name in g)),
-    "pattern": ("a regular expression", _is_pattern),
+    "pattern": (
+        f"a regular expression of at most {MOST_STATES:,} states, without back references, conditions, atomic groups and possessive repeats",
+        _is_pattern,
+    ),
     "$ref": ("#/$defs/NAME", lambda g: isinstance(g, str)),
     **dict.fromkeys(("properties", "$defs"), ("an object of schemas", lambda g: isinstance(g, dict))),
     **dict.fromkeys(("items", "additionalProperties"), ("a schema", lambda g: isinstance(g, (dict, bool)))),
@@ -345,6 +349,7 @@ class _Test:
     def __init__(self, root: Schema):
         self._defs = root.get("$defs", {})
         self._left = MOST_TESTS
+        self._steps = Steps(PATTERN_STEPS)
 
     def fault(self, schema: Any, value: Any, path: str, depth: int) -> str | None:
         self._left -= 1
@@ -415,7 +420,7 @@ class _Test:
         if _is_number(value):
             for word, words, fits in _LIMITS:
                 if word in schema and not fits(value, schema[word]):
-                    return f"{path} is {shown(value)}, and must be {words} {schema[word]}"
+                    return f"{path} is {shown(value)}, and must be {words} {shown(schema[word])}"
         return None
 
     def pattern(self, schema: Schema, value: Any, path: str, depth: int) -> str | None:
@@ -423,7 +428,11 @@ class _Test:
             return None
         if len(value) > PATTERN_TEXT:
             return f"{path} has {len(value):,} characters, and a text with a pattern must have at most {PATTERN_TEXT:,}"
-        return None if re.search(schema["pattern"], value) else f"{path} is {shown(value)}, and must match {schema['pattern']}"
+        try:
+            fits = compiled(schema["pattern"])(value, self._steps)
+        except (re.error, RecursionError, OverflowError, Unbounded) as error:
+            return f"{path} cannot be tested with the pattern {shown(schema['pattern'])}: {error}"
+        return None if fits else f"{path} is {shown(value)}, and must match {schema['pattern']:.200}"
 
     def all_of(self, schema: Schema, value: Any, path: str, depth: int) -> str | None:
         for part in schema["allOf"]:

@@ -10,8 +10,10 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 from everstep.errors import Interrupted, Suspended
 
@@ -20,7 +22,32 @@ if TYPE_CHECKING:
     from everstep.runtime.run import Run
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-_open: list[Run] = []
+
+
+class _Watched:
+    """The runs that are open in the main thread, in order. One that is collected without ever being left goes by itself."""
+
+    def __init__(self) -> None:
+        self._runs: list[ref[Run]] = []
+
+    def __iter__(self) -> Iterator[Run]:
+        return iter([run for known in list(self._runs) if (run := known()) is not None])
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    @property
+    def newest(self) -> Run:
+        return list(self)[-1]
+
+    def append(self, run: Run) -> None:
+        self._runs = [*(known for known in self._runs if known() is not None), ref(run)]
+
+    def remove(self, run: Run) -> None:
+        self._runs = [known for known in self._runs if known() not in (None, run)]
+
+
+_open = _Watched()
 _before: dict[int, Any] = {}
 _seen: int | None = None
 _missed: int | None = None
@@ -126,8 +153,8 @@ def _handle(number: int, stack: Any) -> None:
     _say(number)
     if any(run._flight or run._closing for run in _open):
         return
-    if not _open[-1]._async:
-        raise Interrupted(_open[-1]._name(), f"signal {signal.Signals(number).name}", 128 + number)
+    if not _open.newest._async:
+        raise Interrupted(_open.newest._name(), f"signal {signal.Signals(number).name}", 128 + number)
     for task in {run._task for run in _open if run._async and not run._mode.driven}:  # raising here would hit the loop instead
         task.get_loop().call_soon_threadsafe(_cancel, task)
 

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 
 from everstep.errors import InvalidArgument
-from everstep.runtime.context import frame, warn_if_stray
+from everstep.runtime.context import warn_if_stray
+from everstep.runtime.owner import place
 from everstep.runtime.retry import Retry
 from everstep.shape import Shape, replace
 
@@ -125,7 +126,7 @@ def step(function: Any = None, /, **options: Any) -> Any:
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        here = frame.get()
+        here = place()
         if here is None:
             warn_if_stray(function.__name__)
             return function(*args, **kwargs)

@@ -13,11 +13,12 @@ import time
 from collections.abc import Callable, Iterable
 from contextvars import copy_context
 from hashlib import sha256
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from everstep.clock import clock
 from everstep.codec.values import encode
-from everstep.errors import EverstepError, InvalidArgument, NonDeterminism, StepTimeout
+from everstep.errors import EverstepError, InvalidArgument, NonDeterminism, Reentered, StepTimeout
 from everstep.runtime.context import Frame, frame
 from everstep.runtime.step_options import ABSENT, PLAIN, StepOptions, check_key, check_name, name_for, shape_of, with_options
 from everstep.store.journal import (
@@ -30,7 +31,6 @@ from everstep.store.journal import (
     Chunks,
     Recorded,
     input_of,
-    load_result,
     pack_body,
     preview,
     rebuilt,
@@ -103,7 +103,7 @@ class Ticket:
         self.tokens = 0
         self.cost = 0.0
         self.entry: Entry | None = None  # how it ended, for the commit that records it and for no other
-        self.turn: Future[None] | None = None  # others of the same key wait for it
+        self.turn: Turn | None = None  # others of the same key wait for it
         self.inner: list[str] = []  # the steps inside of it that have ended, which its next attempt asks for again
         self.work: Work | None = None  # the transaction of this attempt
 
@@ -163,7 +163,7 @@ def call(run: Driver, here: Frame, name: Any, function: Any, args: tuple[Any, ..
         if body[0] == SUCCEEDED and body[2] == sha256(data).digest()[:16]:
             run._asked.add(address)
             run._kept(address, body)
-            return load_result(run._store.backend, run._family, body[4], body[5])
+            return run._loaded(body)
     return drive(_look_up(Ticket(run, plain, address, args, kwargs, options)))
 
 
@@ -186,6 +186,8 @@ def _resolve(name: Any, function: Any, args: tuple[Any, ...], given: dict[str, A
 
 
 def _number(run: Driver, here: Frame, title: str, key: str | None) -> str:
+    if run._numbering.owned():
+        run._numbering.check()  # interrupted in the middle of this: two calls would get one number
     with run._numbering:
         if run._async or not run._branches.ask_alone():
             run._branches.ask(run._branch())
@@ -283,7 +285,7 @@ def recorded_outcome(ticket: Ticket) -> Any:
             )
         run._branches.failed(ticket.address, run._branch())
         raise rebuilt(body[6], ticket.address)
-    return load_result(run._store.backend, run._family, body[4], body[5])
+    return run._loaded(body)
 
 
 def drive(ticket: Ticket) -> Any:
@@ -291,14 +293,29 @@ def drive(ticket: Ticket) -> Any:
     if ticket.played:
         return recorded_outcome(ticket)
     while (other := take_turn(ticket)) is not None:
-        other.result()
+        other.wait()
     try:
         return _drive(ticket)
     finally:
         end_turn(ticket)
 
 
-def take_turn(ticket: Ticket) -> Future[None] | None:
+class Turn:
+    """The call of a step with a key that is running, and for which others of the same key wait."""
+
+    __slots__ = ("future", "thread")
+
+    def __init__(self, future: Future[None]):
+        self.future = future
+        self.thread = get_ident()
+
+    def wait(self) -> None:
+        if self.thread == get_ident():
+            raise Reentered("a step with the same key is running in this thread; waiting for it would never end. Nothing was recorded")
+        self.future.result()
+
+
+def take_turn(ticket: Ticket) -> Turn | None:
     """What a step has to wait for: another call of the same key that is running, whose result it then gets."""
     run = ticket.run
     if ticket.options.key is None or ticket.done:
@@ -308,7 +325,7 @@ def take_turn(ticket: Ticket) -> Future[None] | None:
     with run._numbering:
         other = run._turns.get(ticket.address)
         if other is None:
-            run._turns[ticket.address] = ticket.turn = Future()
+            run._turns[ticket.address] = ticket.turn = Turn(Future())
     return other
 
 
@@ -321,7 +338,7 @@ def end_turn(ticket: Ticket) -> None:
         ticket.turn = None
         with run._numbering:
             run._turns.pop(ticket.address, None)
-        turn.set_result(None)
+        turn.future.set_result(None)
 
 
 def look_again(ticket: Ticket) -> None:
@@ -346,8 +363,10 @@ def _drive(ticket: Ticket) -> Any:
         try:
             result = attempt(ticket)
         except Unrecorded as trouble:
+            run._not_recorded(ticket, trouble.error)
             raise trouble.error  # noqa: B904 - it has its own cause
         except Exception as error:
+            run._refuse_trouble(error)
             delay = failed(ticket, error)
             run._write_step(ticket, error)
             if delay is None:

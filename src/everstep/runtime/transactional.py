@@ -22,10 +22,20 @@ from everstep.backends.ledger import open_ledger
 from everstep.backends.transaction import Ledger, Session, Transaction, Transactional, Undone
 from everstep.clock import clock
 from everstep.codec.frame import unwrap
-from everstep.errors import Damaged, Interrupted, InvalidArgument, LostLease, NonDeterminism, RunClosed
+from everstep.errors import (
+    AttemptLost,
+    Damaged,
+    Interrupted,
+    InvalidArgument,
+    LostLease,
+    NonDeterminism,
+    RunClosed,
+    StoreError,
+    StoreUnreachable,
+)
 from everstep.runtime import steps
 from everstep.runtime.steps import Unrecorded
-from everstep.store.journal import SUCCEEDED, load_result, show_input
+from everstep.store.journal import SUCCEEDED, show_input
 from everstep.store.writing import Entry
 
 if TYPE_CHECKING:
@@ -151,6 +161,10 @@ def open_work(ticket: Ticket) -> Work:
         return _open_work(ticket)
     except (Damaged, LostLease, NonDeterminism, RunClosed) as error:
         raise Unrecorded(error) from error
+    except StoreError as error:
+        if ticket.options.transactional is not True:
+            raise  # a database of the user's does not answer, and the step failed
+        raise Unrecorded(error) from error
 
 
 def _open_work(ticket: Ticket) -> Work:
@@ -203,17 +217,30 @@ def transact(ticket: Ticket) -> Any:
     try:
         result = None if work.kept is not None else call_inside(ticket)
     except BaseException as error:
+        lost = lost_store(ticket, work)
         ticket.undo(error)
+        if lost is not None and isinstance(error, Exception):
+            raise Unrecorded(lost) from error
         raise
     try:
         if work.kept is not None:
             return adopt(ticket, work)
         keep(ticket, work, result)
         ticket.run._write_step(ticket, None)
+    except AttemptLost:
+        take_away(ticket)
+        raise
     except Exception as error:
         raise trouble(ticket, error) from error
     work.recorded(ticket)
     return result
+
+
+def take_away(ticket: Ticket) -> None:
+    """The attempt ended before the transaction did: it is rolled back."""
+    work, ticket.work = ticket.work, None
+    if work is not None:
+        work.rollback()
 
 
 def call_inside(ticket: Ticket) -> Any:
@@ -234,6 +261,14 @@ def trouble(ticket: Ticket, error: Exception) -> Exception:
     """What an error at the end of a transaction means: that the attempt failed and left nothing, or that it could not be recorded."""
     ticket.undo(error)
     return error.error if isinstance(error, Undone) else Unrecorded(error)
+
+
+def lost_store(ticket: Ticket, work: Work) -> StoreError | None:
+    """Whether the connection to the store's own server was lost inside of a step: then the step did not fail. Only the server or the network ends it."""
+    if not work.inside or not work.connection.closed:
+        return None
+    url = ticket.run._store.backend.url
+    return StoreUnreachable(f"{url}: the connection was lost in step {ticket.address}; nothing of its transaction was written").of(url)
 
 
 def adopt(ticket: Ticket, work: Work) -> Any:
@@ -258,7 +293,7 @@ def adopted(ticket: Ticket, work: Work) -> Any:
     run._report.executed -= 1  # nothing was run
     run._kept(ticket.address, body)
     work.recorded(ticket)
-    return load_result(run._store.backend, run._family, body[4], body[5])
+    return run._loaded(body)
 
 
 def _digest(run: Driver, address: str, content: bytes) -> bytes:

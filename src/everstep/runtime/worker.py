@@ -18,9 +18,11 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from everstep.backends.base import Query
-from everstep.backends.queues import START, Claimed
+from everstep.backends.queues import Claimed
 from everstep.clock import clock
 from everstep.errors import (
+    Conflict,
+    Damaged,
     DefinitionChanged,
     EverstepError,
     Interrupted,
@@ -30,30 +32,31 @@ from everstep.errors import (
     NotFound,
     StoreClosed,
     StoreError,
+    StoreFailed,
+    TransactionUnknown,
     UnknownWorkflow,
-    WorkerDied,
 )
 from everstep.records import RunRow, Status
 from everstep.runtime import operate, orders, schedules, signals
 from everstep.runtime import workflow as flows
 from everstep.runtime.bell import Bell
 from everstep.runtime.crew import Crew
-from everstep.runtime.ending import DEAD
+from everstep.runtime.deaths import DEAD, MAX_DEATHS, counted, give_back, recorded_deaths
 from everstep.runtime.enqueue import DEFAULT, check_queue
 from everstep.runtime.host import Host
 from everstep.runtime.offload import offload
 from everstep.runtime.outcome import Outcome
-from everstep.runtime.playback import taken_over
+from everstep.runtime.presence import Presence
 from everstep.runtime.suspects import Suspects
 from everstep.shape import Shape, field
-from everstep.store.journal import error_body
 from everstep.store.places import restore_places
-from everstep.store.writing import Chain
 
 LOOK_SECONDS = 1.0
 ORPHANS_SECONDS = 5.0
-MAX_DEATHS = 5
 _FORGET_SECONDS = 60.0
+_LONGEST_PAUSE = 60.0
+_READ_AGAIN = 3
+_GRACE_SECONDS = 5.0  # longer than the pause between two renewals of a lease
 
 Told = Callable[[dict[str, Any]], None]
 Prepare = Callable[[], Any]  # reads what an attempt needs, and gives the attempt
@@ -65,7 +68,6 @@ class Job(Shape):
     run: str
     workflow: str | None
     queue: str | None
-    row: RunRow | None = None  # where it was claimed: its lease is released if it can't be driven
     attempt: Any = None
     told_to_stop: bool = False
     began: float = field(default_factory=time.monotonic)
@@ -119,12 +121,19 @@ class Worker:
         self._lock = threading.Lock()
         self._left: dict[str, float] = {}  # runs that cannot be driven here, and until when they are not asked for
         self._unfit: dict[str, str] = {}  # schedules that cannot be fired, and why
+        self._broken: dict[str, int] = {}  # runs under which the store failed, and how often in a row
+        self._hopeless: StoreFailed | None = None
         self._suspects = Suspects(max_deaths)
-        self._looked = self._orphans = 0.0
+        self._looked = self._orphans = self._checked = 0.0
+        self._lenient_until = 0.0  # after an outage: who could not renew a lease for so long is not taken for dead at once
+        self._presence = Presence(store, self.queues, concurrency, recover)
         self._heard: int | None = None  # a signal that nobody was told of yet
 
     def run(self, until_idle: bool = False) -> None:
-        """Work until somebody stops it; with `until_idle`, until nothing is left that could be done now or later without anybody's help."""
+        """Work until somebody stops it; with `until_idle`, until nothing is left that could be done now or later without anybody's help.
+
+        Raises StoreFailed when the disk failed under a SQLite store, which this process can then no longer write: open the store again.
+        """
         silence = self._store.backend.bell(self._bell.ring)
         restored = self._restore_places()
         about = {"restored": restored} if restored else {}
@@ -134,6 +143,7 @@ class Worker:
                 self._loop(crew, until_idle)
         finally:
             silence()
+            self._presence.end()
             self._tell_of_signal()
             self._say("stopped")
 
@@ -162,10 +172,19 @@ class Worker:
                 raise
             except EverstepError as error:  # the store may be back soon, and nothing is lost meanwhile
                 self._say("trouble", error=str(error), code=error.code)
+                self._end_if_hopeless(error)
                 self._bell.wait(LOOK_SECONDS)
             if not self.jobs and (self.stopping or (until_idle and not busy)):
-                return
+                break
             self._bell.wait(self._nap())
+        if self._hopeless is not None:
+            raise self._hopeless
+
+    def _end_if_hopeless(self, error: EverstepError) -> None:
+        """A store whose disk failed is written no more by this process: the worker drains and ends with that error, and whoever started it starts it again."""
+        if isinstance(error, StoreFailed) and error.lasting and self._hopeless is None:
+            self._hopeless = error
+            self.stop()
 
     def _work(self, crew: Crew) -> bool:
         """Look for work; gives whether there is any."""
@@ -175,7 +194,8 @@ class Worker:
         free = 0 if self._suspects.one_is_alone(self._store.backend, self.jobs) else self.concurrency - len(self.jobs)
         not_these = [*self._left, *list(self.jobs)]  # also what is driven here: others take it for abandoned if this process was asleep
         taken = self._store.keeper.claim(self.queues, flows.known(), free, not_these) if free else []
-        for claimed in self._suspects.choose(taken, bool(self.jobs), self._decline):
+        taken = [counted(self._store, claimed) for claimed in taken]
+        for claimed in self._suspects.choose(self._store.backend, taken, bool(self.jobs), self._decline):
             self._begin(crew, claimed)
         self._carry_out_orders()  # after that: what is wrong with an order or a schedule keeps nobody from working
         self._look_after_others(crew)
@@ -190,9 +210,11 @@ class Worker:
 
     def _has_more(self) -> bool:
         """Whether something gets ready by itself that can be driven here."""
+        if self._store.keeper.owes:
+            return True  # runs that the store failed under, and that are not given back yet
         now, known = time.monotonic(), set(flows.known())
         for place in [place for queue in self.queues for place in self._store.backend.places(queue)]:
-            if place.ready is not None and self._left.get(place.run, 0.0) - now <= LOOK_SECONDS:
+            if place.ready is not None and (place.run in self._broken or self._left.get(place.run, 0.0) - now <= LOOK_SECONDS):
                 row = self._store.backend.run(place.run)
                 if row is not None and row.workflow in known:
                     return True
@@ -204,14 +226,14 @@ class Worker:
             return
         self.counts.taken += 1
         self.counts.taken_over += claimed.before is not None
-        job = Job(claimed.run, claimed.row.workflow, claimed.queue, claimed.row)
-        self._submit(crew, job, lambda: self._take_up(claimed), before=claimed.before)
+        job = Job(claimed.run, claimed.row.workflow, claimed.queue)
+        self._submit(crew, job, lambda: flows.take_up(self._store, claimed, self._max_deaths), before=claimed.before)
 
-    def _decline(self, run: str, row: RunRow) -> None:
+    def _decline(self, claimed: Claimed) -> None:
         """Leave a run to a worker that has nothing else to do, or to this one when it has."""
-        self._left[run] = time.monotonic() + LOOK_SECONDS
+        self._left[claimed.run] = time.monotonic() + LOOK_SECONDS
         self._store.keeper.released()
-        self._store.keeper.release(row)
+        give_back(self._store, claimed)
 
     def _submit(self, crew: Crew, job: Job, prepare: Prepare, **about: Any) -> None:
         self.jobs[job.run] = job
@@ -248,69 +270,56 @@ class Worker:
     def _ended(self, job: Job, outcome: Outcome | None, problem: BaseException | None) -> None:
         try:
             if problem is not None:
-                self._release(job)
                 raise problem
+            self._broken.pop(job.run, None)
             if outcome is not None:
                 self._settled(job, outcome)
         except (Interrupted, SystemExit, asyncio.CancelledError) as error:  # the worker is to stop, or the whole program
             stopped = error if isinstance(error, Interrupted) else error.__cause__
             self._count("given_back", job, "given back", reason=getattr(stopped, "reason", None) or str(error) or "stopped")
-        except (LostLease, LeaseHeld, NotFound) as error:
+        except (LostLease, Conflict, LeaseHeld, NotFound) as error:
             self._count("lost", job, "lost", error=str(error))
         except (UnknownWorkflow, DefinitionChanged) as error:
             self._leave(job.run, error.message)
-        except StoreError as error:  # no fault of the run: whoever can reach the store goes on with it
-            self._left[job.run] = time.monotonic() + LOOK_SECONDS
-            self._count("given_back", job, "given back", reason=str(error))
+        except (StoreError, TransactionUnknown) as error:  # no fault of the run: any worker that reaches the store continues it
+            self._put_off(job, error)
+            self._end_if_hopeless(error)
+        except Damaged as error:  # a disk that fails for a moment is reported as damage, too: it is read again before the run is left alone
+            if self._broken.get(job.run, 0) >= _READ_AGAIN:
+                self._leave(job.run, f"{type(error).__qualname__}: {error}")
+            else:
+                self._put_off(job, error)
         except BaseException as error:  # noqa: BLE001 - one attempt ends, not the worker
             self._leave(job.run, f"{type(error).__qualname__}: {error}")
         finally:
             self.jobs.pop(job.run, None)
             self._bell.ring()
 
-    def _release(self, job: Job) -> None:
-        if job.row is not None:
-            with suppress(EverstepError):  # what cannot be given back now is made up for by the keeper
-                self._store.keeper.release(job.row)
+    def _put_off(self, job: Job, error: EverstepError) -> None:
+        """Leave a run alone for a while under which the store failed: longer each time, since each time costs a step."""
+        times = self._broken[job.run] = self._broken.get(job.run, 0) + 1
+        self._left[job.run] = time.monotonic() + min(_LONGEST_PAUSE, LOOK_SECONDS * 2.0 ** min(times - 1, 10))
+        self._count("given_back", job, "given back", reason=error.message, code=error.code)
 
     def _settled(self, job: Job, outcome: Outcome) -> None:
+        if outcome.reason == DEAD:
+            self.counts.dead += 1
+            error = outcome.error.message if isinstance(outcome.error, EverstepError) else str(outcome.error)
+            self._say("dead-letter", run=job.run, workflow=job.workflow, deaths=outcome.report.deaths, error=error)
+            return
         name = outcome.status if outcome.status in ("succeeded", "failed", "waiting", "cancelled") else "given_back"
         said = {} if outcome.error is None else {"error": f"{type(outcome.error).__qualname__}: {outcome.error}"}
         if outcome.reason:
             said["reason"] = outcome.reason
         self._count(name, job, outcome.status, **said)
 
-    def _take_up(self, claimed: Claimed) -> flows.Attempt | None:
-        """The attempt to drive a run that was claimed; None if too many workers died with it."""
-        if claimed.deaths < self._max_deaths:
-            return flows.take_up(self._store, claimed)
-        assert claimed.row is not None
-        self._bury(claimed.row, claimed.deaths)
-        return None
-
-    def _bury(self, row: RunRow, deaths: int) -> None:
-        """One worker after the other died with this run, and it did not get on: it is not tried again by itself."""
-        store = self._store
-        chain = Chain(store.framer, row, row)
-        chain.entries([taken_over()])
-        if row.status != Status.RUNNING:
-            chain.status(Status.RUNNING)
-        error = WorkerDied(f"{deaths} workers died one after the other while they drove run {row.id!r}, and it did not get on")
-        chain.status(Status.FAILED, error=error_body(error), deaths=deaths)
-        commit = chain.commit(worker=None, since=0, tags=tuple(dict.fromkeys((*row.tags, DEAD))))
-        commit.read = [START]
-        try:
-            store.backend.commit(commit)
-        finally:
-            store.keeper.released()
-        self.counts.dead += 1
-        self._say("dead-letter", run=row.id, workflow=row.workflow, deaths=deaths, error=error.message)
-
     def _look_after_others(self, crew: Crew) -> None:
         """Once a second: what dead workers left, what is to be fired, and what waits outside of queues."""
         now = time.monotonic()
         if now - self._looked < LOOK_SECONDS:
             return
+        if self._looked and now - self._looked > _GRACE_SECONDS:
+            self._lenient_until = now + _GRACE_SECONDS
         self._looked = now
         where = crew.blocked()
         if where is not None:
@@ -318,16 +327,24 @@ class Worker:
         backend = self._store.backend
         for run in [run for run, until in self._left.items() if until < now]:
             del self._left[run]
-        freed = backend.free()
+        self._be_present(now)
+        lenient = now < self._lenient_until
+        freed = 0 if lenient else backend.free()
         if freed:
             self._say("freed", runs=freed)
         self._give_back_unknown()
         self._fire()
         if self._recover:
             self._wake(crew)
-            if now - self._orphans >= ORPHANS_SECONDS:
+            if now - self._orphans >= ORPHANS_SECONDS and not lenient:
                 self._orphans = now
                 self._adopt(crew)
+
+    def _be_present(self, now: float) -> None:
+        self._presence.tell()
+        if now - self._checked >= ORPHANS_SECONDS:
+            self._checked = now
+            self._presence.check()
 
     def _fire(self) -> None:
         """What schedules have due. One that cannot be fired is told of when that is new, not every second."""
@@ -373,13 +390,17 @@ class Worker:
                 self._resume(crew, row)
 
     def _resume(self, crew: Crew, row: RunRow) -> None:
-        free = len(self.jobs) < self.concurrency
-        if free and row.workflow in flows.known() and row.id not in self.jobs and row.id not in self._left:
+        free = len(self.jobs) < self.concurrency and not self._suspects.one_is_alone(self._store.backend, self.jobs)
+        if not free or row.workflow not in flows.known() or row.id in self.jobs or row.id in self._left:
+            return
+        deaths = recorded_deaths(self._store.backend, row).number + (row.worker is not None)
+        if self._suspects.may_begin(self._store.backend, row, deaths, bool(self.jobs)):
             job = Job(row.id, row.workflow, None)
-            self._submit(crew, job, lambda: flows.attempt_of(self._store, row.id, None, "normal", False, {}))
+            self._submit(crew, job, lambda: flows.recover(self._store, row.id, self._max_deaths))
 
     def _leave(self, run: str, reason: str) -> None:
         """A run that cannot be driven here is not asked for again for a while: another worker may know it."""
+        self._broken.pop(run, None)
         self._left[run] = time.monotonic() + _FORGET_SECONDS
         self._say("left", run=run, reason=reason)
 

@@ -13,12 +13,14 @@ import inspect
 import textwrap
 from collections.abc import Callable
 from contextlib import suppress
+from copy import copy
 from hashlib import sha256
 from typing import Any, cast
 
 from everstep.backends.queues import Claimed
 from everstep.codec.values import encode
 from everstep.errors import (
+    AttemptLost,
     DamagedRecord,
     DefinitionChanged,
     EverstepError,
@@ -27,7 +29,9 @@ from everstep.errors import (
     Interrupted,
     InvalidArgument,
     LostLease,
+    OtherVersion,
     RunExists,
+    StoreError,
     Suspended,
     UnknownWorkflow,
 )  # fmt: skip
@@ -35,17 +39,20 @@ from everstep.ids import check_id, new_id
 from everstep.records import Kind, RunRow, Status
 from everstep.runtime import signals
 from everstep.runtime.budget import Budget
-from everstep.runtime.context import frame
+from everstep.runtime.deaths import DEAD, MAX_DEATHS, give_back
 from everstep.runtime.driver import republish
 from everstep.runtime.ending import stopped_by
 from everstep.runtime.hooks import Hooks
 from everstep.runtime.host import Host
 from everstep.runtime.mode import Mode, Replay
 from everstep.runtime.outcome import Outcome, recorded
+from everstep.runtime.owner import place
 from everstep.runtime.playback import content
 from everstep.runtime.policy import Policy
+from everstep.runtime.recorder import TROUBLE
 from everstep.runtime.retry import Retry
 from everstep.runtime.run import Run
+from everstep.store.driven import driven, has_begun, may_drive
 from everstep.store.journal import load_result, name_of, read, result_body
 from everstep.store.reading import checked
 from everstep.store.refs import find_run
@@ -101,7 +108,7 @@ class Workflow:
         return f"<everstep.Workflow {self.name!r}>"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        here = frame.get()
+        here = place()
         if here is None or not isinstance(here.run, Run):
             return self.function(*args, **kwargs)
         from everstep.runtime.child import child_of
@@ -286,7 +293,7 @@ def attempt_of(store: Host, run_id: str, from_step: str | None, replay: Replay, 
     return Attempt(store, flow, row.id, args, kwargs, {**options, "replay": replay, "seen": row.head_seq}, changed)
 
 
-def take_up(store: Host, claimed: Claimed) -> Attempt:
+def take_up(store: Host, claimed: Claimed, max_deaths: int = MAX_DEATHS) -> Attempt:
     """The attempt to drive a run that a worker has claimed. If it can't be driven here, that is raised before anything is written, and the lease is released."""
     row = claimed.row
     assert row is not None
@@ -296,24 +303,26 @@ def take_up(store: Host, claimed: Claimed) -> Attempt:
         _refuse_version(store, row, flow, said)
         changed = definition_change(store, row, flow, said, False)
         args, kwargs = _input(store, row, said)
-        return Attempt(store, flow, row.id, args, kwargs, {"held": claimed}, changed)
+        return Attempt(store, flow, row.id, args, kwargs, {"held": claimed, "max_deaths": max_deaths}, changed)
     except BaseException:
         store.keeper.released()
-        store.keeper.release(row)
+        give_back(store, claimed)
         raise
 
 
+def recover(store: Host, run_id: str, max_deaths: int) -> Attempt | _Ended:
+    """The attempt of a worker to resume a run outside of queues. A run of another version is left alone."""
+    row = find_run(store.backend, run_id)
+    said = beginning(store, row)
+    _refuse_version(store, row, _workflow_of(row, said), said)
+    return attempt_of(store, run_id, None, "normal", False, {"max_deaths": max_deaths})
+
+
 def _refuse_version(store: Host, row: RunRow, flow: Workflow, said: dict[str, Any]) -> None:
-    """A run that has begun under another version is left to the workers of that version. One that has not begins with what is there."""
-    before = said.get("version")
-    if flow.version is None or before is None or before == flow.version or not _has_begun(store, row):
-        return
-    raise DefinitionChanged(f"run {row.id!r} began under version {before} of {flow.name}; this is version {flow.version}", "")
-
-
-def _has_begun(store: Host, row: RunRow) -> bool:
-    journal = (Kind.STEP.value, Kind.GATE.value, Kind.TIMER.value, Kind.CHECKPOINT.value)
-    return bool(store.backend.records(row.id, 1, row.head_seq, journal, 1))
+    """Leave a run to the workers of the version that drove it."""
+    found = driven(store.backend, row, said)
+    if not may_drive(found, has_begun(store.backend, row), flow.version):
+        raise OtherVersion(f"run {row.id!r} was driven by version {found.version} of {flow.name}; this process has version {flow.version}")
 
 
 def by_name(name: str) -> Workflow | None:
@@ -326,6 +335,11 @@ def known() -> list[str]:
     return list(_known)
 
 
+def versions() -> dict[str, str | None]:
+    """The versions of all workflows that this process has, by name."""
+    return {name: flow.version for name, flow in list(_known.items())}
+
+
 def _input(store: Host, row: RunRow, said: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """What a run was started with."""
     match load_result(store.backend, row.family, *said.get("input", (0, None))):
@@ -336,11 +350,14 @@ def _input(store: Host, row: RunRow, said: dict[str, Any]) -> tuple[tuple[Any, .
 
 def definition_change(store: Host, row: RunRow, flow: Workflow, said: dict[str, Any], anyway: bool) -> str:
     """How the definition differs from the one that a run began with; refused if the run cannot go on under it."""
-    changed = _difference(definition_of(store, flow), said)
+    before = driven(store.backend, row, said)
+    if not before.ever:
+        return ""  # nothing was done under the code of the program that enqueued it
+    changed = _difference(definition_of(store, flow), before.definition)
     if not changed or flow.compatible is None:
         return changed
     begun = {name_of(r.note) for r in read(store.backend, row, 1) if r.kind in (Kind.STEP, Kind.GATE, Kind.ANSWER) and r.note}
-    reasons = flow.compatible(str(said.get("definition") or ""), begun)
+    reasons = flow.compatible(before.definition or "", begun)
     if reasons and not anyway:
         raise DefinitionChanged(f"run {row.id!r} began under another definition of {flow.name}: {'; '.join(reasons)}", changed)
     return changed
@@ -369,11 +386,10 @@ def _workflow_of(row: RunRow, said: dict[str, Any]) -> Workflow:
     return _known[name]
 
 
-def _difference(definition: str, said: dict[str, Any]) -> str:
-    before = str(said.get("definition") or "")
+def _difference(definition: str, before: str | None) -> str:
     if before == definition:
         return ""
-    lines = difflib.unified_diff(before.splitlines(), definition.splitlines(), "began with", "now", lineterm="")
+    lines = difflib.unified_diff((before or "").splitlines(), definition.splitlines(), "began with", "now", lineterm="")
     return "\n".join(lines)
 
 
@@ -406,6 +422,7 @@ class Attempt:
         self._args = args
         self._kwargs = kwargs
         given = {k: v for k, v in options.items() if v is not None and k not in ("fields", "durability")}
+        given |= {"version": flow.version, "definition": definition_of(store, flow)}
         for name in ("policy", "budget", "timeout", "retry"):
             given.setdefault(name, getattr(flow, name))
         follows = given["policy"] is None
@@ -466,21 +483,29 @@ class Attempt:
         return made
 
     def _cancelled(self) -> Outcome:
-        """Somebody cancelled the run while its driver was dead, or has driven it between the look at it and the lease."""
+        """The run was cancelled while its driver was dead, was driven between the look at it and the lease, or was given up for its deaths."""
         assert self.run._row is not None
-        return recorded(self._store, self.run._row, self.run.report)
+        outcome = recorded(self._store, self.run._row, self.run.report)
+        if self.run._buried:
+            outcome.reason, outcome.report.deaths = DEAD, self.run._buried
+        return outcome
 
     def _outcome(self, error: BaseException | None, trouble: BaseException | None) -> Outcome:
         """The outcome, unless the attempt itself broke: then what broke it is raised."""
         run = self.run
+        if isinstance(trouble, AttemptLost):
+            trouble = trouble.error
+        if isinstance(trouble, TROUBLE):
+            raise resumable(run.id, trouble) from trouble
         if trouble is not None:
             raise trouble
         if error is not None and not isinstance(error, (Exception, Suspended)):
             raise error
         if isinstance(error, Interrupted) and error.exit_code is not None:
             raise error  # a child run: its caller stops, too
-        if run._failure is not None or isinstance(error, LostLease):
-            raise run._failure or error or EverstepError()
+        failure = run._failure or (error if isinstance(error, LostLease) else None)
+        if failure is not None:
+            raise resumable(run.id, failure) from failure
         assert run._row is not None
         if self._validate:
             return Outcome(run._row.id, run._row.status, run._result, error if isinstance(error, Exception) else None, report=run.report)
@@ -490,6 +515,17 @@ class Attempt:
         elif error is None and outcome.status == Status.SUCCEEDED:
             outcome.result = run._result
         return outcome
+
+
+def resumable(run: str, failure: EverstepError) -> EverstepError:
+    """What the caller of an attempt is told that the store failed under. The error itself may have been told to others, too."""
+    told = copy(failure)
+    if isinstance(failure, StoreError):
+        told.remedy = (
+            f"Run {run!r} did not fail: no end of it was recorded. When the store works again, store.resume({run!r}) continues after the last "
+            "recorded step; a step whose result could not be recorded runs again, with the same step_key. A worker does so by itself."
+        )
+    return told
 
 
 def _exit(run: Run, error: BaseException | None) -> BaseException | None:

@@ -17,6 +17,7 @@ from everstep.snapshot.tree import Builder, Node
 
 Known = Mapping[bytes, Node]
 NOTHING: Known = {}
+_MOST_PARTS = 1_000
 _NOBODY = Tracker()  # whose changes nobody follows
 
 
@@ -43,6 +44,35 @@ def build_base(state: Any, wrap: Callable[[bytes], bytes], known: Known = NOTHIN
     if not too_heavy(heavy, stored):
         return Built(root, builder.chunks, reached)
     if too_heavy(heavy, sum(node.stored for node in on_scale.values())):
-        raise LimitExceeded("the state is one small part, many thousand times over", remedy="Store the part, and how often it is there.")
-    sizes = {digest: Node(node.refs, len(scale.chunks[digest]), node.stored) for digest, node in on_scale.items()}
+        raise LimitExceeded(
+            f"{_heaviest(state)} is one small part, many thousand times over: to load it would take about {heavy:,} bytes of memory",
+            remedy="Store the part once, and how often it occurs.",
+        )
+    sizes = {digest: Node(node.refs, len(scale.chunks[digest]), node.stored, node.shared) for digest, node in on_scale.items()}
     return Built(weighed, scale.chunks, sizes)
+
+
+def _heaviest(state: Any) -> str:
+    """The path of the innermost list or dict that could not be stored if it were the whole state."""
+    path, value, found = "state", state, True
+    while found:
+        found = False
+        for key, part in _parts(value):
+            if _too_heavy_alone(part):
+                path, value, found = f"{path}[{key!r:.60}]", part, True
+                break
+    return path
+
+
+def _parts(value: Any) -> list[tuple[Any, Any]]:
+    """The lists and dicts inside one, each object once, and not more than a person could wait for."""
+    items = dict.items(value) if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    distinct = {id(part): (key, part) for key, part in items if isinstance(part, (dict, list))}
+    return list(distinct.values())[:_MOST_PARTS]
+
+
+def _too_heavy_alone(value: Any) -> bool:
+    scale = Builder(NOTHING, plain, _NOBODY, weight)
+    scale.build(value)
+    reached = scale.reached()
+    return too_heavy(scale.unfolded(reached), sum(node.stored for node in reached.values()))

@@ -11,7 +11,7 @@ from typing import Any
 
 from ormsgpack import Fragment
 
-from everstep.codec.values import FROZEN, encode, hook, pack, same_bytes, unfindable
+from everstep.codec.values import FROZEN, encode, hook, keep, pack, same_bytes, unfindable
 from everstep.errors import EverstepError
 from everstep.snapshot.delta import DELETE, SET, SPLICE, Op, Path, texts
 from everstep.snapshot.shadow import Shadow, remember
@@ -22,15 +22,13 @@ KEY = "state"  # under which a tracker's root holds the state
 MOST_SEEN = 32
 _ADOPTABLE: frozenset[Any] = frozenset({dict, list})
 _get_dict, _get_list = dict.__getitem__, list.__getitem__
-_set_dict: Any = dict.__setitem__
-_set_list: Any = list.__setitem__
 
 
 def start(state: Any) -> Tracker:
     """A tracker for a state that nobody else refers to and that is stored already."""
     tracker = Tracker()
     value = _tracked(tracker, state, sure=True) if type(state) in (dict, list) else state
-    dict.__setitem__(tracker.root, KEY, value)
+    tracker.root._put(KEY, value)
     if value.__class__ not in FROZEN:
         tracker.root._take(value, KEY)
     _remember(tracker, tracker.root)
@@ -57,7 +55,7 @@ def hand_in(tracker: Tracker, state: Any) -> None:
     elif state is not old:
         part.obj = state
         root._plain = {id(state): part}
-        dict.__setitem__(root, KEY, state)
+        root._put(KEY, state)
     tracker.handed_in = True
 
 
@@ -66,6 +64,9 @@ def collect(tracker: Tracker) -> list[Op]:
     for node in tracker.seen:
         if node._bypassed():
             node._catch_up()
+    for node in met(tracker):
+        node._catch_up()
+    tracker.met.clear()
     for owner in list(tracker.owners.values()):
         if owner._attached():
             _look(owner)
@@ -78,10 +79,35 @@ def collect(tracker: Tracker) -> list[Op]:
     return gathering.ops
 
 
+def met(tracker: Tracker) -> list[Any]:
+    """The containers that were found, when something was encoded, to have been written past their methods, and still wait for it to be noted."""
+    return [node for node in list(tracker.met.values()) if node._tracker is tracker and node._strayed() and node._attached()]
+
+
+def overlooked(tracker: Tracker) -> tuple[int, int]:
+    """Catch up with every container that was written past its methods: how many these were, and how many were looked at.
+
+    Costs time in proportion to the state, though little: nothing is encoded, only compared by identity.
+    """
+    found = 0
+    done: set[int] = set()
+    todo: list[Any] = [tracker.root]
+    while todo:
+        node = todo.pop()
+        if node._tracker is not tracker or id(node) in done:
+            continue
+        done.add(id(node))
+        if node._strayed():
+            node._catch_up()
+            found += 1
+        todo += [v for v in node._children() if v.__class__ is TrackedDict or v.__class__ is TrackedList]
+    return found, len(done)
+
+
 def packed(ops: list[Op]) -> bytes:
     """The bytes of a delta. Raises `Unstorable` with the path of the value in the state."""
     try:
-        return pack(ops, hook)
+        return pack(ops, _known)
     except (TypeError, ValueError, RecursionError, EverstepError):
         for op in ops:
             if op[0] == SPLICE:
@@ -90,6 +116,25 @@ def packed(ops: list[Op]) -> bytes:
             elif op[0] == SET:
                 encode(op[2], shown(op[1]))
         raise
+
+
+def _known(value: Any) -> Any:
+    """What goes into a delta for a value that the encoder doesn't know: of a tracked container what its methods know, all else as it is."""
+    if value.__class__ is not TrackedDict and value.__class__ is not TrackedList:
+        return hook(value)
+    if not value._plain:
+        return value._guard
+    try:  # a plain part is remembered as it is, also where a tracked container is in it
+        return _with_fragments(value._guard, value._plain)
+    except BaseException as failure:
+        keep(failure)
+        raise
+
+
+def _with_fragments(guard: Any, parts: dict[int, Plain]) -> Any:
+    if guard.__class__ is dict:
+        return {k: Fragment(encode(v)) if id(v) in parts else v for k, v in guard.items()}
+    return [Fragment(encode(v)) if id(v) in parts else v for v in guard]
 
 
 def settle(tracker: Tracker) -> None:
@@ -117,7 +162,7 @@ def forget(tracker: Tracker) -> Tracker:
     fresh.handed_in = tracker.handed_in
     value = state_of(tracker)
     _move(value, tracker, fresh)
-    dict.__setitem__(tracker.root, KEY, None)
+    tracker.root._put(KEY, None)
     fresh.root[KEY] = value
     return fresh
 
@@ -133,7 +178,7 @@ def _move(value: Any, old: Tracker, tracker: Tracker) -> None:
     if value.__class__ is TrackedList:
         value._saved = 0
         value._show()
-        value._watch()
+    value._watch()
     for place, child in _entries(value):
         _move(child, old, tracker)
         if child.__class__ not in FROZEN:
@@ -232,7 +277,7 @@ class _Gathering:
             except EverstepError:
                 encode(value, shown((*path, place) if node is not node._tracker.root else path))  # the same error, with the path
                 raise
-        return Fragment(part.shadow) if part.shadow.__class__ is bytes else part.shadow.op_value(value)
+        return Fragment(part.shadow if part.shadow.__class__ is bytes else part.shadow.raw or encode(value))
 
     def _dict(self, node: Any, changes: dict[Any, int], old: dict[Any, str] | None, path: Path) -> Any:
         image, ops = node._image, self.ops
@@ -240,7 +285,7 @@ class _Gathering:
         later = False
         for key, how in changes.items():
             if how == CHANGED:
-                value = _get_dict(node, key)
+                value = node._guard[key]
                 step = [] if top else [*path, key]
                 if image is not None:
                     image.touch(key)
@@ -262,7 +307,7 @@ class _Gathering:
         """The keys that go to the end of a dict, in their order."""
         for key, how in changes.items():
             if how in (NEW, AGAIN):
-                value = _get_dict(node, key)
+                value = node._guard[key]
                 if node._image is not None:
                     node._image.add(key)
                 step = [] if node is node._tracker.root else [*path, key]
@@ -285,11 +330,11 @@ class _Gathering:
                 new.append(range(at, at + waiting))
             at += waiting + length
             was, waiting = start + length, 0
-        node._saved = len(node)
+        node._saved = len(node._guard)
         return new
 
     def _splice(self, node: Any, at: int, was: int, deleted: int, n: int, old: dict[Any, str], path: Path) -> None:
-        items = _get_list(node, slice(at, at + n))
+        items = node._guard[at : at + n]
         if deleted == n == 1 and was in old and items[0].__class__ is str:
             texts(old[was], items[0], (*path, at), self.ops)
             return
@@ -322,7 +367,7 @@ def _prefixed(ops: list[Op], path: Path) -> list[Op]:
 
 def _places(node: Any, child: Any, places: list[Any]) -> list[Any]:
     if node.__class__ is TrackedDict:
-        return [key for key in places if dict.get(node, key) is child]
+        return [key for key in places if node._guard.get(key) is child]
     found: list[int] = node._where(child, places)
     return found
 
@@ -339,17 +384,14 @@ def _remember(tracker: Tracker, node: Any) -> None:
             node._image = None  # it never heard of these
         node._changes = node._kids = node._moved = node._old = None
         if node.__class__ is TrackedList:
-            if node._bypassed():
-                node._image = None
-                node._watch()
-            node._saved = len(node)
+            node._saved = len(node._guard)
             if not node._seen:
                 node._show()
         if node._plain:
             node._tracker.owners[id(node)] = node
             for part in node._plain.values():
                 part.shadow = remember(part.obj)
-        todo.extend(dict.values(node) if node.__class__ is TrackedDict else list.__iter__(node))
+        todo.extend(node._guard.values() if node.__class__ is TrackedDict else node._guard)
 
 
 def _tracked(tracker: Tracker, obj: Any, sure: bool = False) -> Any:
@@ -362,12 +404,14 @@ def _tracked(tracker: Tracker, obj: Any, sure: bool = False) -> Any:
     if obj.__class__ is dict:
         node = TrackedDict.bare(tracker)
         dict.update(node, obj)
-        places, put = obj, _set_dict
+        node._guard = obj
+        places = list(obj)
     else:
         node = TrackedList.bare(tracker)
         list.extend(node, obj)
         node._saved = len(obj)
-        places, put = range(len(obj)), _set_list
+        places = range(len(obj))
+        node._guard = obj
     for place in places:
         value: Any = obj[place]
         if value.__class__ in FROZEN:
@@ -376,7 +420,7 @@ def _tracked(tracker: Tracker, obj: Any, sure: bool = False) -> Any:
             value = None  # a reference of our own would be counted
             if sure or _references(obj, place) == _ALONE + 1:  # the copy holds one as well
                 value = _tracked(tracker, obj[place], sure)
-                put(node, place, value)
+                node._put(place, value)
             else:
                 value = obj[place]
         else:
@@ -385,16 +429,14 @@ def _tracked(tracker: Tracker, obj: Any, sure: bool = False) -> Any:
     if node._plain:
         for part in node._plain.values():
             part.shadow = remember(part.obj)
-    if node.__class__ is TrackedList and obj:
-        node._watch()
+    if node.__class__ is TrackedList:
+        node._watch(obj)
     return node
 
 
 def _is_ours(owner: Any, part: Plain) -> bool:
     """Whether nobody but its container and our bookkeeping refers to a plain part."""
-    ours = 1  # part.obj
-    if owner.__class__ is TrackedList:
-        ours += (owner._guard is not None) + (owner._first is part.obj) + (owner._last is part.obj)
+    ours = 2  # part.obj, and the owner's guard
     return sys.getrefcount(part.obj) == _ALONE + ours
 
 
@@ -404,20 +446,12 @@ def _adopt(tracker: Tracker, owner: Any, part: Plain) -> None:
     if len(places) != 1:
         return
     place = places[0]
+    if not owner._holds(place, part.obj):
+        return  # written past the methods, and not yet noticed
     node = _tracked(tracker, part.obj)
     del owner._plain[id(part.obj)]
-    if owner.__class__ is TrackedDict:
-        _set_dict(owner, place, node)
-        owner._take(node, place)
-        return
-    _set_list(owner, place, node)
-    if owner._guard is not None:
-        owner._guard[place] = node
-    if owner._first is part.obj:
-        owner._first = node
-    if owner._last is part.obj:
-        owner._last = node
-    owner._take(node, place + owner._origin)
+    owner._put(place, node)
+    owner._take(node, place if owner.__class__ is TrackedDict else place + owner._origin)
 
 
 def _references(container: Any, key: Any) -> int:
@@ -429,12 +463,8 @@ def _references(container: Any, key: Any) -> int:
 
 def _unheld(tracker: Tracker, i: int) -> bool:
     """Whether only the state itself still refers to a list that was seen, so that nobody can write into it."""
-    links = 0
     node = tracker.seen[i]
-    for parent, _ in node._links():
-        links += 1
-        if parent.__class__ is TrackedList:
-            links += (parent._guard is not None) + (parent._first is node) + (parent._last is node)
+    links = 2 * len(node._links())  # each parent and its guard
     expected = _ALONE + links + node._held + (id(node) in tracker.owners)
     del node
     return _references(tracker.seen, i) <= expected
@@ -445,8 +475,8 @@ def _trusted() -> bool:
     if "t" in sys.abiflags or sys.implementation.name != "cpython":  # without the GIL, counts are split between threads
         return False
     node = TrackedDict.bare(Tracker())
-    _set_dict(node, "x", [])
-    alone = _references(node, "x") == _ALONE
+    node._put("x", [])
+    alone = _references(node, "x") == _ALONE + 1  # the guard holds one as well
     part = Plain(_get_dict(node, "x"), "x")
     ours = _is_ours(node, part)
     other = part.obj

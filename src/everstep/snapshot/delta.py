@@ -16,6 +16,8 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from ormsgpack import packb
+
 from everstep.codec.kinds import Unknown
 from everstep.codec.values import encode, unfindable
 from everstep.errors import Damaged
@@ -33,6 +35,27 @@ def apply(root: Any, ops: Iterable[Op]) -> Any:
         for op in ops:
             root = _apply(root, op)
     return root
+
+
+def joined(first: bytes, second: bytes) -> bytes:
+    """Two encoded deltas as one."""
+    if not (n := _count(first)):
+        return second
+    if not (m := _count(second)):
+        return first
+    return packb([None] * (n + m))[: -(n + m)] + first[_head(n) :] + second[_head(m) :]
+
+
+def _count(delta: bytes) -> int:
+    """How many operations an encoded delta has."""
+    if delta[0] < 0xDC:
+        return delta[0] & 0x0F
+    return int.from_bytes(delta[1:3] if delta[0] == 0xDC else delta[1:5])
+
+
+def _head(n: int) -> int:
+    """How long the head of an encoded delta of n operations is."""
+    return 1 if n < 16 else 3 if n < 65536 else 5
 
 
 class _Misfit:
@@ -205,7 +228,7 @@ def _lists(old: list[Any], new: list[Any], path: Path, ops: list[Op]) -> None:
     b = [encode(v) for v in new]
     shift = 0  # how much further right than in `old` things stand by now
     i = j = 0
-    for x, y in [*_anchors(a, b), (len(a), len(b))]:
+    for x, y in [*anchors(a, b), (len(a), len(b))]:
         shift = _gap(old[i:x], new[j:y], i + shift, path, ops) + shift
         i, j = x + 1, y + 1
 
@@ -221,7 +244,7 @@ def _gap(old: list[Any], new: list[Any], at: int, path: Path, ops: list[Op]) -> 
     return len(new) - len(old)
 
 
-def _anchors(a: list[bytes], b: list[bytes]) -> list[tuple[int, int]]:
+def anchors(a: list[bytes], b: list[bytes]) -> list[tuple[int, int]]:
     """Pairs of positions whose items are the same, rising on both sides: the ends, and between them what is unique."""
     limit = min(len(a), len(b))
     head = 0

@@ -4,11 +4,14 @@ What is stored may come from an enemy, who makes digests right. So nothing is be
 unfolds to is held against what is stored for it. Equal parts are stored once, so a few bytes may honestly stand for many. Where they are more
 than DOUBTFUL times as many, the memory that the value will take is estimated: LIGHT bytes are always allowed, and beyond that HEAVY times what is
 stored. `saver` sees to it that what it stores is.
+
+Equal parts share what can't be changed: a text or bytes that is referred to many times becomes one object, and a segment that occurs again gets
+fresh lists and dicts around the same texts and numbers. So a state takes about as much memory after a load as it took when it was saved.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
 from typing import Any
@@ -25,6 +28,9 @@ DOUBTLESS, DOUBTFUL = 1 << 20, 16
 LIGHT, HEAVY = 160 << 20, 64_000
 Fetch = Callable[[Sequence[bytes]], dict[bytes, bytes]]
 Entry = tuple[bytes, int]
+SHARED = frozenset("sb")
+"""The kinds of references that become one object, however often they occur."""
+_UNCHANGEABLE = frozenset({str, bytes, int, float, bool, type(None)})
 
 
 @contextmanager
@@ -70,10 +76,16 @@ class Loader:
         self._root: bytes | None = None
         self._unfolded = self._stored = 0
         self._seen: set[bytes] = set()
+        self._whole: dict[bytes, str | bytes] = {}  # by reference
+        self._segments: dict[bytes, list[Any]] = {}  # by the name of the chunk
 
     def load(self, root: bytes) -> Any:
         self._root = root
-        return self.decoder.decode(root)
+        try:
+            return self.decoder.decode(root)
+        finally:
+            self._whole.clear()
+            self._segments.clear()
 
     def contents(self, digests: Sequence[bytes]) -> list[bytes]:
         """The contents of chunks, each checked against its name."""
@@ -120,29 +132,57 @@ class Loader:
         return entries
 
     def _reference(self, data: bytes) -> Any:
+        known = self._whole.get(data)
+        if known is not None:
+            return known
         kind, count, level, digest = parse_reference(data)
         entries = self.leaves(count, level, digest)
         contents = self.contents([d for d, _ in entries])
         if kind == "l":
-            return [item for (_, n), content in zip(entries, contents, strict=True) for item in items_of(self.decoder, content, n)]
+            parts = zip(entries, contents, strict=True)
+            return [item for (d, n), content in parts for item in counted(self._items(d, content), n)]
         if kind == "d":
-            return pairs_of(self.decoder, contents, count)
-        return whole(kind, b"".join(contents), count, self.decoder)
+            return pairs_of((self._items(d, content) for (d, _), content in zip(entries, contents, strict=True)), count)
+        value = whole(kind, b"".join(contents), count, self.decoder)
+        if kind in SHARED:
+            self._whole[data] = value
+        return value
+
+    def _items(self, digest: bytes, content: bytes) -> Any:
+        """What a segment holds; of one that occurs again, fresh containers around the same texts and numbers."""
+        known = self._segments.get(digest)
+        if known is not None:
+            try:
+                return fresh(known)
+            except TypeError:
+                return self.decoder.decode(content)
+        items = self._segments[digest] = self.decoder.decode(content)
+        return items
 
 
-def items_of(decoder: Decoder, content: bytes, count: int) -> list[Any]:
-    """The items of a segment of a list."""
-    items = decoder.decode(content)
+def fresh(value: Any) -> Any:
+    """A copy of lists and dicts around the same values. TypeError for what may be changed and is neither."""
+    cls = value.__class__
+    if cls in _UNCHANGEABLE:
+        return value
+    if cls is list:
+        return [item if item.__class__ in _UNCHANGEABLE else fresh(item) for item in value]
+    if cls is dict:
+        return {key: item if item.__class__ in _UNCHANGEABLE else fresh(item) for key, item in value.items()}
+    raise TypeError(f"{cls.__name__} is decoded again")
+
+
+def counted(items: Any, count: int) -> list[Any]:
+    """The items of a segment of a list, if they are as many as is said of it."""
     if type(items) is not list or len(items) != count:
         raise DamagedFrame("a segment has not as many items as is said of it")
     return items
 
 
-def pairs_of(decoder: Decoder, contents: Sequence[bytes], count: int) -> dict[Any, Any]:
+def pairs_of(segments: Iterable[Any], count: int) -> dict[Any, Any]:
     """A dict from its segments."""
     found: dict[Any, Any] = {}
-    for content in contents:
-        flat = decoder.decode(content)
+    for flat in segments:
         if type(flat) is not list:
             raise DamagedFrame("a segment of a dict is no list of keys and values")
         with nonsense():
@@ -177,16 +217,17 @@ def too_heavy(heavy: int, stored: int) -> bool:
 
 
 class Unfolding:
-    """How much memory a base takes, without unfolding it: each chunk is looked at once."""
+    """How much memory a base takes, without unfolding it: each chunk is looked at once. What equal parts share is counted once."""
 
     def __init__(self, loader: Loader):
         self._loader = loader
         self._known: dict[tuple[str, int, bytes], int] = {}
         self._stored: dict[bytes, int] = {}
+        self._shared = 0
 
     def of(self, root: bytes) -> tuple[int, int]:
         """Bytes of memory, and bytes stored for them."""
-        return self._inside(root), sum(self._stored.values())
+        return self._inside(root) + self._shared, sum(self._stored.values())
 
     def _inside(self, content: bytes) -> int:
         found: list[tuple[str, int, int, bytes]] = []
@@ -206,5 +247,8 @@ class Unfolding:
             size += sum(self._below(kind, n, level - 1, d) for d, n in entries_of(content))
         elif kind in "ld":
             size += self._inside(content)
+        if kind in SHARED:
+            self._shared += size
+            return 0
         self._known[kind, level, digest] = size
         return size

@@ -2,6 +2,11 @@
 
 A checkpoint normally carries a delta. A base goes with it when there are BASE_EVERY deltas or more since the last one and they outweigh
 what that base cost, or MOST_DELTAS in any case; it stands alone where the delta would be huge or the run has no base yet.
+
+A base never disagrees with its deltas. Deltas say what the methods of the tracked containers know, a base encodes what is there. So a base
+is made only of containers in which both are the same; where they are not, because something wrote past the methods, the difference goes into
+the delta first. Before a base all containers are looked at, if enough checkpoints were made since the last look that this costs little for
+each of them (LOOKS containers); the last checkpoint of a run looks in any case.
 """
 
 from __future__ import annotations
@@ -14,12 +19,15 @@ from everstep.errors import EverstepError, LimitExceeded, Unstorable
 from everstep.shape import Shape, field
 from everstep.snapshot import collect
 from everstep.snapshot.base import NOTHING, Known, build_base
-from everstep.snapshot.delta import apply
+from everstep.snapshot.delta import apply, joined
+from everstep.snapshot.tracked import Strayed, Tracker
 
 BASE_EVERY = 48
 MOST_DELTAS = 512
 BIG_DELTA = 256 * 1024
 NO_DELTA = b"\xc0"
+LOOKS = 8  # containers that may be looked at for each checkpoint: some millionths of a second
+_MOST_EDITS = 8
 
 
 class Saved(Shape):
@@ -43,6 +51,9 @@ class Saver:
         self._base_bytes = 0
         self._whole = True  # nothing is stored yet that a delta could stand on
         self._mirror: Any = None
+        self._looks = 0  # how many containers may be looked at by now
+        self._containers = 0  # how many there were at the last look
+        self._edits: list[tuple[Tracker, int]] = []  # trackers that a save found in the middle of edits, and of how many
 
     def begin(self, state: Any) -> None:
         """Take an initial state that is not stored yet."""
@@ -73,38 +84,85 @@ class Saver:
         """Take an object of the program's own as the state, to be compared with the last one."""
         collect.hand_in(self._tracker, value)
 
-    def build(self, whole: bool = False) -> Saved:
-        """What the next checkpoint writes; with `whole`, a base in any case. On an error nothing is lost: the next one says everything."""
-        if self._tracker.torn:
-            self.lost()
+    def build(self, whole: bool = False, thorough: bool = False) -> Saved:
+        """What the next checkpoint writes; with `whole`, a base in any case. On an error nothing is lost: the next one says everything.
+
+        `thorough` looks at every container for writes past its methods.
+        """
+        if self._tracker.torn or self._edits:
+            self._look_at_edits()
         try:
-            ops = collect.collect(self._tracker)
-            delta = collect.packed(ops)
-            del ops
-            if self._checking:
-                self._check(delta)
-            saved = self._with_base(delta, whole)
+            saved = self._build(whole, thorough or self._checking)
             collect.settle(self._tracker)
         except BaseException as error:
             self.lost()
+            if isinstance(error, Strayed):
+                raise EverstepError("the state changed while it was saved", remedy="Let one thread at a time change and save it.") from None
             if isinstance(error, (TypeError, ValueError, RecursionError, Unstorable, LimitExceeded)):
                 _explain(self.state)  # names the place in the state, wherever the trouble was met
             raise
         return saved
 
-    def _with_base(self, delta: bytes, whole: bool) -> Saved:
-        big = whole or len(delta) > BIG_DELTA
+    def _build(self, whole: bool, thorough: bool) -> Saved:
+        if thorough:
+            self._look()
+        delta = self._delta()
+        base = self._base_due(len(delta), whole)
+        self._looks += LOOKS
+        if base and not thorough and self._looks >= self._containers and self._look():
+            delta = self._more(delta)
+        if self._checking:
+            self._check(delta)
+        if not base:
+            return self._only(delta)
+        try:
+            return self._with_base(delta, whole)
+        except Strayed:
+            self._look()
+            return self._with_base(self._more(delta), whole)
+
+    def _look(self) -> int:
+        """Look at every container; how many were found to have been written past their methods."""
+        found, self._containers = collect.overlooked(self._tracker)
+        self._looks = 0
+        return found
+
+    def _more(self, delta: bytes) -> bytes:
+        """The delta with what was overlooked at first. Its bytes stay as they are: the live values that they were made of are known better now."""
+        return joined(delta, self._delta())
+
+    def _delta(self) -> bytes:
+        """What has changed. Encoding it may meet more, as long as there is something that was not known before."""
+        delta = collect.packed(collect.collect(self._tracker))
+        while collect.met(self._tracker):
+            delta = joined(delta, collect.packed(collect.collect(self._tracker)))
+        return delta
+
+    def _base_due(self, size: int, whole: bool) -> bool:
+        deltas, written = self._deltas + 1, self._delta_bytes + size
+        return whole or size > BIG_DELTA or deltas >= MOST_DELTAS or (deltas >= BASE_EVERY and written >= self._base_bytes)
+
+    def _look_at_edits(self) -> None:
+        """Save everything where edits were broken off. One that is merely interrupted by this save, or that another thread is at, ends later and
+        is noted nowhere: when it has ended, everything is saved once more."""
+        torn = self._tracker.torn
+        if torn or any(tracker.torn != count for tracker, count in self._edits):
+            found = [*(tracker for tracker, _ in self._edits), self._tracker]
+            self._edits = [(tracker, tracker.torn) for tracker in found if tracker.torn][-_MOST_EDITS:]
+            self.lost()
+
+    def _only(self, delta: bytes) -> Saved:
         self._deltas += 1
         self._delta_bytes += len(delta)
-        due = self._deltas >= BASE_EVERY and self._delta_bytes >= self._base_bytes
-        if not (big or due or self._deltas >= MOST_DELTAS):
-            self._whole = False
-            return Saved(delta)
+        self._whole = False
+        return Saved(delta)
+
+    def _with_base(self, delta: bytes, whole: bool) -> Saved:
         built = build_base(self.state, self._wrap, self._known, self._tracker)
         self._known = built.known
         self._deltas = self._delta_bytes = 0
         self._base_bytes = 2 * (len(built.root) + sum(map(len, built.chunks.values())))
-        alone = big or self._whole
+        alone = whole or len(delta) > BIG_DELTA or self._whole
         self._whole = False
         return Saved(NO_DELTA if alone else delta, built.root, list(built.chunks.items()))
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from ormsgpack import Fragment
-
 from everstep.codec.kinds import Unknown, kind_of
 from everstep.codec.values import FROZEN, Decoder, encode, may_hold_bytes, same_bytes, unfindable
 from everstep.snapshot.delta import SET, Op, Path, difference, same
@@ -49,10 +47,6 @@ class Shadow:
         out = object.__new__(cls)
         out.cls, out.raw, out.binary, out.slice, out.blocks, out.fields = kind, raw, False, False, None, None
         return out
-
-    def op_value(self, value: Any) -> Any:
-        """The value as it goes into a delta: the very bytes that this shadow remembers, where it has them in one piece."""
-        return value if self.raw is None else Fragment(self.raw)
 
     def compare(self, value: Any, path: Path, ops: list[Op]) -> None:
         """Add the operations that bring what was saved up to the value, and remember it."""

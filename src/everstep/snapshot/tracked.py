@@ -5,9 +5,11 @@ stays the very object that it was (a *plain part*, compared by its bytes at each
 then `collect` replaces it by a tracked one. Each container knows its parents, so that a change rises to the root once
 for each checkpoint, and what has changed since the last one: a dict by key, a list as a table of pieces kept or new.
 
-C code such as heapq writes into a list subclass without calling its methods. It needs the list in its hands to do so;
-therefore every way to get a list out of a container marks it as `seen`, and `collect` compares seen lists with what their
-methods know. Reading a plain value from a tracked dict costs one Python call; nothing else is slower than it must be.
+A write can go past the methods: C code such as heapq does so, and so does `dict.__setitem__(state, ...)`. Therefore each container
+has a *guard*, a plain copy that holds what its methods know. Deltas are made from guards alone, so they always add up. Every
+way to get a list out of a container marks it as `seen`, and `collect` compares seen lists with their guards at each checkpoint. All
+other containers are compared now and then, and whenever a base would encode them: see `collect.overlooked`.
+Reading a plain value from a tracked dict costs one Python call; nothing else is slower than it must be.
 """
 
 from __future__ import annotations
@@ -25,6 +27,10 @@ LONG_TEXT = 512
 _missing = object()
 _dict_get, _dict_set, _dict_del, _dict_pop = dict.__getitem__, dict.__setitem__, dict.__delitem__, dict.pop
 _list_get, _list_set, _list_append = list.__getitem__, list.__setitem__, list.append
+
+
+class Strayed(Exception):
+    """A container was written past its methods since the last look, so a base must not be made from it yet."""
 
 
 class Plain:
@@ -48,11 +54,12 @@ class Tracker:
     (Ctrl-C), so that the bookkeeping can't be trusted.
     """
 
-    __slots__ = ("handed_in", "owners", "root", "seen", "torn")
+    __slots__ = ("handed_in", "met", "owners", "root", "seen", "torn")
 
     def __init__(self) -> None:
         self.owners: dict[int, Any] = {}  # by id: containers that hold plain parts
         self.seen: list[TrackedList] = []
+        self.met: dict[int, Any] = {}  # by id: containers that were encoded and found to have been written past their methods
         self.torn = 0
         self.handed_in = False  # the program hands in its own object at each checkpoint
         self.root = TrackedDict.bare(self)
@@ -73,6 +80,7 @@ class Node:
     _moved: list[tuple[Plain, Any]] | None  # plain parts that were found changed
     _old: dict[Any, str] | None  # long text that was replaced in place
     _image: Any  # how the last base cut this container into segments
+    _guard: Any  # what the methods know to be here
 
     def _start(self: Any, tracker: Tracker) -> None:
         self._tracker = tracker
@@ -171,7 +179,8 @@ class _Items(ItemsView[Any, Any]):
 class TrackedDict(Node, dict[Any, Any]):
     """A dict that notes its changes by key."""
 
-    __slots__ = ("_changes", "_held", "_image", "_kids", "_more", "_moved", "_old", "_parent", "_place", "_plain", "_tracker")
+    __slots__ = ("_changes", "_guard", "_held", "_image", "_kids", "_more", "_moved", "_old", "_parent", "_place", "_plain", "_tracker")
+    _guard: dict[Any, Any]
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         return dict(*args, **kwargs)  # libraries rebuild containers by calling their type; what they get is plain
@@ -180,7 +189,47 @@ class TrackedDict(Node, dict[Any, Any]):
     def bare(cls, tracker: Tracker) -> TrackedDict:
         self = dict.__new__(cls)
         self._start(tracker)
+        self._guard = {}
         return self
+
+    def _watch(self) -> None:
+        """Take what is here now as what the methods know."""
+        self._guard = plain_dict(self)
+
+    def _put(self, key: Any, value: Any) -> None:
+        """Set a value without noting it as a change."""
+        _dict_set(self, key, value)
+        self._guard[key] = value
+
+    def _children(self) -> Any:
+        return dict.values(self)
+
+    def _holds(self, key: Any, value: Any) -> bool:
+        return dict.get(self, key) is value
+
+    def _strayed(self) -> bool:
+        """Whether something wrote here without calling a method; the order of keys counts."""
+        guard = self._guard
+        return len(self) != len(guard) or not (
+            all(map(is_, dict.values(self), guard.values())) and all(map(is_, dict.__iter__(self), guard))
+        )
+
+    def _catch_up(self) -> None:
+        """Take over what was written past the methods as if they had been called."""
+        now, known = plain_dict(self), self._guard
+        kept = [key for key in known if key in now]
+        if all(map(is_, [*kept, *(key for key in now if key not in known)], now)):
+            gone = [key for key in known if key not in now]
+        else:
+            gone = list(known)  # keys have moved: all of them are put there again, in the order that they have
+        for key in gone:
+            self._gone(key, known.pop(key))
+        for key, value in now.items():
+            old = known.get(key, _missing)
+            if old is not value:
+                self._note(key, old is not _missing, True)
+                self._exchange(key, old, value)
+                known[key] = value
 
     def _note(self, key: Any, exists: bool, stays: bool) -> None:
         """Record that a key was set (`stays`) or removed, given whether it existed before."""
@@ -209,14 +258,14 @@ class TrackedDict(Node, dict[Any, Any]):
         return value
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        old = dict.get(self, key, _missing)
-        if old is value:
+        if dict.get(self, key, _missing) is value:
             return  # also what state["x"] += [...] ends in
+        old = self._guard.get(key, _missing)
         exists = old is not _missing
+        tracker = self._tracker
+        tracker.torn += 1  # before anything is looked at that a save in the middle of this, from a signal handler, would change
         changes = self._changes
         first = changes is None or key not in changes
-        tracker = self._tracker
-        tracker.torn += 1
         if first or changes[key] == DELETED:
             self._note(key, exists, True)
         if exists:
@@ -228,18 +277,34 @@ class TrackedDict(Node, dict[Any, Any]):
             elif cls not in FROZEN:
                 self._drop(old, key)
         _dict_set(self, key, value)
+        self._guard[key] = value
         if value.__class__ not in FROZEN:
             self._take(value, key)
         tracker.torn -= 1
 
+    def _exchange(self, key: Any, old: Any, value: Any) -> None:
+        """Let one value take the place of another in the bookkeeping."""
+        if old is not _missing and old.__class__ not in FROZEN:
+            self._drop(old, key)
+        if self._old is not None:
+            self._old.pop(key, None)
+        if value.__class__ not in FROZEN:
+            self._take(value, key)
+
     def __delitem__(self, key: Any) -> None:
-        old = _dict_get(self, key)
         self._tracker.torn += 1
-        _dict_del(self, key)
-        self._gone(key, old)
+        try:
+            _dict_del(self, key)
+        except KeyError:
+            self._tracker.torn -= 1
+            raise
+        self._gone(key, self._guard.pop(key, _missing))
         self._tracker.torn -= 1
 
     def _gone(self, key: Any, old: Any) -> None:
+        """Note that a key is removed; one that no method had set was never there."""
+        if old is _missing:
+            return
         self._note(key, True, False)
         if old.__class__ not in FROZEN:
             self._drop(old, key)
@@ -261,7 +326,7 @@ class TrackedDict(Node, dict[Any, Any]):
             raise KeyError("popitem(): dictionary is empty")
         self._tracker.torn += 1
         key, value = dict.popitem(self)
-        self._gone(key, value)
+        self._gone(key, self._guard.pop(key, _missing))
         self._tracker.torn -= 1
         return key, value
 
@@ -329,15 +394,13 @@ class TrackedList(Node, list[Any]):
     """A list that notes its changes as pieces [old start, length], with old start -1 for what is new."""
 
     __slots__ = (
-        "_changes", "_first", "_guard", "_held", "_image", "_kids", "_last", "_length", "_more", "_moved", "_old", "_origin", "_parent", "_place", "_plain", "_saved", "_seen", "_tracker",
+        "_changes", "_guard", "_held", "_image", "_kids", "_more", "_moved", "_old", "_origin", "_parent", "_place", "_plain", "_saved", "_seen", "_sortable", "_tracker",
     )  # fmt: skip
     _origin: int
     _seen: bool
-    _guard: Any  # what the methods know to stand here, or None where the ends are enough
-    _length: int
+    _guard: list[Any]
+    _sortable: bool  # whether anything but dicts is here, which C code can sort
     _saved: int
-    _first: Any
-    _last: Any
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         return list(*args, **kwargs)  # libraries rebuild containers by calling their type; what they get is plain
@@ -348,49 +411,59 @@ class TrackedList(Node, list[Any]):
         self._start(tracker)
         self._origin = 0  # added to a position, it gives the place by which children remember it: pop(0) moves it, not them
         self._seen = False
-        self._guard = None
-        self._length = self._saved = 0  # as the methods know it; as it was at the last checkpoint
-        self._first = self._last = None
+        self._guard = []
+        self._sortable = False
+        self._saved = 0  # how long it was at the last checkpoint
         return self
 
     def _show(self) -> None:
         self._seen = True
         self._tracker.seen.append(self)
 
-    def _watch(self) -> None:
-        """Remember what the methods know, to compare with what is found: all of it where C code can sort it, else the ends.
+    def _watch(self, guard: list[Any] | None = None) -> None:
+        """Take what is here now as what the methods know; `guard` is a copy of it that belongs to this list."""
+        self._guard = list.copy(self) if guard is None else guard
+        self._sortable = self._sortable or not _only_dicts(self._guard)
+
+    def _put(self, i: int, value: Any) -> None:
+        """Set an item without noting it as a change."""
+        _list_set(self, i, value)
+        self._guard[i] = value
+
+    def _children(self) -> Any:
+        return list.__iter__(self)
+
+    def _holds(self, i: int, value: Any) -> bool:
+        return i < len(self) and _list_get(self, i) is value
+
+    def _strayed(self) -> bool:
+        """Whether something wrote here without calling a method."""
+        return len(self) != len(self._guard) or not all(map(is_, list.__iter__(self), self._guard))
+
+    def _bypassed(self) -> bool:
+        """The same at less cost, for each checkpoint: of a list of dicts the ends are enough.
 
         A dict cannot be ordered, so heapq on a list of dicts fails before it has moved anything but an end.
         """
-        self._length = len(self)
-        self._first = _list_get(self, 0) if self else None
-        self._last = _list_get(self, -1) if self else None
-        if self._guard is not None or not all(v.__class__ is TrackedDict or v.__class__ is dict for v in list.__iter__(self)):
-            self._guard = list.copy(self)
-
-    def _known(self) -> int:
-        """How long the list is as its methods know it."""
-        return self._length if self._guard is None else len(self._guard)
-
-    def _bypassed(self) -> bool:
-        """Whether something wrote here without calling a method."""
-        if self._guard is not None:
-            return len(self) != len(self._guard) or not all(map(is_, list.__iter__(self), self._guard))
-        if len(self) != self._length:
-            return True
-        return bool(self) and (_list_get(self, 0) is not self._first or _list_get(self, -1) is not self._last)
+        if self._sortable:
+            return self._strayed()
+        guard = self._guard
+        return len(self) != len(guard) or (bool(guard) and (_list_get(self, 0) is not guard[0] or _list_get(self, -1) is not guard[-1]))
 
     def _catch_up(self) -> None:
-        """Take over what was written behind the methods' back: what is known to have moved as changes, else all of it as new."""
+        """Take over what was written past the methods: what is known to have moved as changes, else all of it as new."""
         now, known = list.copy(self), self._guard
         self._note(0, 0, 0)
-        if known is not None and len(known) == len(now) and not self._plain:
+        if self._plain:
+            self._note(0, len(known), len(now))
+        elif len(known) == len(now):
             for i in [i for i, same in enumerate(map(is_, now, known)) if not same]:
                 self._note(i, i + 1, 1)
         else:
-            self._changes = [[-1, len(now)]] if now else []
+            head, tail = _alike(now, known)
+            self._note(head, len(known) - tail, len(now) - head - tail)
         self._old = self._plain = None
-        for child in known or now:
+        for child in known:
             if child.__class__ is TrackedDict or child.__class__ is TrackedList:
                 while any(parent is self for parent, _ in child._links()):
                     self._unlink(child, None)
@@ -398,13 +471,13 @@ class TrackedList(Node, list[Any]):
         for i, value in enumerate(now):
             if value.__class__ not in FROZEN:
                 self._take(value, i + self._origin)
-        self._watch()
+        self._watch(now)
 
     def _note(self, i: int, j: int, n: int) -> None:
         """Record that positions i to j gave way to n new ones; called before the list itself changes."""
         pieces = self._changes
         if pieces is None:
-            size = self._known()
+            size = len(self._guard)
             pieces = self._changes = [[0, size]] if size else []
             if self._kids is None:
                 self._rise()
@@ -415,7 +488,7 @@ class TrackedList(Node, list[Any]):
     def _replace(self, i: int, j: int, items: list[Any]) -> None:
         """Let positions i to j give way to items: the one way in which all methods but append change the list."""
         self._tracker.torn += 1
-        if self._guard is None and self._bypassed():
+        if not self._sortable and self._bypassed():
             self._catch_up()
         n, size = len(items), len(self)
         if j - i == 1 == n:
@@ -432,23 +505,18 @@ class TrackedList(Node, list[Any]):
         for k, value in enumerate(items, i + origin):
             if value.__class__ not in FROZEN:
                 self._take(value, k)
-        self._length = len(self)
-        self._first = _list_get(self, 0) if self._length else None
-        self._last = _list_get(self, -1) if self._length else None
-        if self._guard is not None:  # what was changed behind our back stays different from it, and is found later
-            self._guard[i:j] = items
-        elif not all(v.__class__ is TrackedDict or v.__class__ is dict for v in items):
-            self._guard = list.copy(self)
+        self._guard[i:j] = items  # what was written past the methods stays different from it, and is found later
+        self._sortable = self._sortable or not _only_dicts(items)
         self._tracker.torn -= 1
 
     def _keep_text(self, i: int, value: Any) -> None:
         old = _list_get(self, i)
         if old.__class__ is not str or value.__class__ is not str or len(old) <= LONG_TEXT:
             return
-        if self._guard is None or i >= len(self._guard) or self._guard[i] is not old:
-            return  # written behind our back: not what was saved
+        if i >= len(self._guard) or self._guard[i] is not old:
+            return  # written past the methods: not what was saved
         at = 0
-        for start, length in self._changes if self._changes is not None else [[0, self._known()]]:
+        for start, length in self._changes if self._changes is not None else [[0, len(self._guard)]]:
             if i < at + length:
                 if start >= 0:
                     self._old = self._old or {}
@@ -458,16 +526,11 @@ class TrackedList(Node, list[Any]):
 
     def append(self, value: Any) -> None:
         guard = self._guard
-        size = len(self)
-        if guard is None:
-            if size != self._length or (size and _list_get(self, -1) is not self._last):
-                self._catch_up()
-                guard = self._guard
         tracker = self._tracker
         tracker.torn += 1
         pieces = self._changes
         if pieces is None:
-            size = self._known()
+            size = len(guard)
             self._changes = [[0, size], [-1, 1]] if size else [[-1, 1]]
             if self._kids is None:
                 self._rise()
@@ -476,15 +539,10 @@ class TrackedList(Node, list[Any]):
         else:
             pieces.append([-1, 1])
         cls = value.__class__
-        if guard is not None:
-            _list_append(guard, value)
-        elif cls is not dict and cls is not TrackedDict:
-            self._guard = [*list.__iter__(self), value]
+        _list_append(guard, value)
         _list_append(self, value)
-        self._length += 1
-        if self._length == 1:
-            self._first = value
-        self._last = value
+        if cls is not dict and cls is not TrackedDict:
+            self._sortable = True
         if cls not in FROZEN:
             self._take(value, len(self) - 1 + self._origin)
         tracker.torn -= 1
@@ -618,19 +676,20 @@ class TrackedList(Node, list[Any]):
         return list, (self.copy(),)
 
     def _where(self, child: Any, places: list[int]) -> list[int]:
-        """The positions at which a child stands, sought first where it was put."""
-        size = len(self)
+        """The positions that a child has as the methods know it, sought first where it was put."""
+        guard = self._guard
+        size = len(guard)
         if len(places) == 1:
             i = places[0] - self._origin
             for distance in range(size + 1):
                 low, high = i - distance, i + distance
-                if 0 <= low < size and _list_get(self, low) is child:
+                if 0 <= low < size and guard[low] is child:
                     return [low]
-                if 0 <= high < size and _list_get(self, high) is child:
+                if 0 <= high < size and guard[high] is child:
                     return [high]
                 if low < 0 and high >= size:
                     return []
-        return [i for i, value in enumerate(list.__iter__(self)) if value is child]
+        return [i for i, value in enumerate(guard) if value is child]
 
 
 def _position(index: SupportsIndex, size: int, message: str) -> int:
@@ -640,6 +699,21 @@ def _position(index: SupportsIndex, size: int, message: str) -> int:
     if not 0 <= i < size:
         raise IndexError(message)
     return i
+
+
+def _only_dicts(items: list[Any]) -> bool:
+    return all(v.__class__ is TrackedDict or v.__class__ is dict for v in items)
+
+
+def _alike(now: list[Any], known: list[Any]) -> tuple[int, int]:
+    """How many items at the beginning and at the end are the very same in two lists."""
+    head, limit = 0, min(len(now), len(known))
+    while head < limit and now[head] is known[head]:
+        head += 1
+    tail = 0
+    while tail < limit - head and now[-1 - tail] is known[-1 - tail]:
+        tail += 1
+    return head, tail
 
 
 def plain_dict(node: TrackedDict) -> dict[Any, Any]:
@@ -656,5 +730,18 @@ def _plain_parts(node: Node) -> list[Any]:
     return [part.obj for owner in node._tracker.owners.values() for part in (owner._plain or {}).values()]
 
 
-transparent(TrackedDict, plain_dict, _plain_parts)
-transparent(TrackedList, list.copy, _plain_parts)
+def _as_dict(node: TrackedDict) -> dict[Any, Any]:
+    """What an encoder gets for a dict. A plain part that holds a tracked container is saved as it is, so its own delta must say the same."""
+    if node._strayed():
+        node._tracker.met[id(node)] = node
+    return plain_dict(node)
+
+
+def _as_list(node: TrackedList) -> list[Any]:
+    if node._strayed():
+        node._tracker.met[id(node)] = node
+    return list.copy(node)
+
+
+transparent(TrackedDict, _as_dict, _plain_parts)
+transparent(TrackedList, _as_list, _plain_parts)

@@ -32,7 +32,8 @@ from ormsgpack import Ext, Fragment, packb
 
 from everstep.codec.kinds import kind_of
 from everstep.codec.values import FROZEN, OBJECT, REFERENCE, hook, keep, pack
-from everstep.snapshot.tracked import TrackedDict, TrackedList, Tracker
+from everstep.snapshot.loader import SHARED
+from everstep.snapshot.tracked import Strayed, TrackedDict, TrackedList, Tracker
 
 INLINE = 8 * 1024
 TARGET = 32 * 1024
@@ -59,11 +60,13 @@ class Segment:
 
 
 class Node(NamedTuple):
-    """A chunk: what it refers to, as often as it does, the bytes of its content, the bytes of its frame."""
+    """A chunk: what it refers to, as often as it does, the bytes of its content, the bytes of its frame, and whether equal ones become
+    one object when they are loaded."""
 
     refs: Refs
     size: int
     stored: int
+    shared: bool = False
 
 
 class Builder:
@@ -78,14 +81,14 @@ class Builder:
         self._used: dict[bytes, Node] = {}
         self._refs: list[bytes] = []  # what the value that is being built refers to
 
-    def add(self, content: bytes, refs: Refs = (), flat: bool = False) -> bytes:
-        """Take a chunk; a flat one is text or bytes, and takes no more memory than it is long."""
+    def add(self, content: bytes, refs: Refs = (), flat: bool = False, shared: bool = False) -> bytes:
+        """Take a chunk; a flat one is text or bytes, and takes no more memory than it is long; a shared one, only once."""
         digest = sha256(content).digest()
         if digest not in self._used:
             node = self.known.get(digest)
             if node is None:
                 frame = self.chunks[digest] = self.wrap(content)
-                node = Node(refs, len(content) if flat else self._weigh(content), len(frame))
+                node = Node(refs, len(content) if flat else self._weigh(content), len(frame), shared)
             self._used[digest] = node
         return digest
 
@@ -105,7 +108,7 @@ class Builder:
         return out
 
     def unfolded(self, reached: dict[bytes, Node]) -> int:
-        """How many bytes the base is when every reference is followed: equal parts are stored once, but count each time."""
+        """How many bytes the base is when every reference is followed: equal parts are stored once, but count each time, unless a load shares them."""
         sizes: dict[bytes, int] = {}
         todo = list(self._refs)
         while todo:
@@ -114,8 +117,8 @@ class Builder:
             if missing:
                 todo += missing
             else:
-                sizes[todo.pop()] = node.size + sum(sizes[digest] for digest in node.refs)
-        return sum(sizes[digest] for digest in self._refs)
+                sizes[todo.pop()] = (0 if node.shared else node.size) + sum(sizes[digest] for digest in node.refs)
+        return sum(sizes[digest] for digest in self._refs) + sum(node.size for node in reached.values() if node.shared)
 
     def part(self, value: Any) -> tuple[bytes, Refs]:
         """The encoding of a part, and what it refers to."""
@@ -152,12 +155,19 @@ class Builder:
 
     def _hook(self, value: Any) -> Any:
         try:
-            if value.__class__ in _TRACKED and value._image is not None and self._follows(value):
-                return value._image.reference(value, self)
+            if value.__class__ in _TRACKED:
+                self._refuse_strayed(value)
+                if value._image is not None and self._follows(value):
+                    return value._image.reference(value, self)
         except BaseException as failure:
             keep(failure)
             raise
         return hook(value)
+
+    def _refuse_strayed(self, value: Any) -> None:
+        """Raise `Strayed` if a container is not what the deltas say of it."""
+        if value._strayed() and self._follows(value):
+            raise Strayed
 
     def _follows(self, value: Any) -> bool:
         """Whether an image of a value learns of its changes: not if it belongs to another state, or stands only in a plain part."""
@@ -191,7 +201,7 @@ class Builder:
         return pack(key, hook) + data, refs
 
     def _pieces(self, kind: str, data: bytes) -> bytes:
-        entries = [(self.add(piece, (), kind != "v"), len(piece)) for piece in cut(data)]
+        entries = [(self.add(piece, (), kind != "v", kind in SHARED), len(piece)) for piece in cut(data)]
         return packb(self.reference(kind, len(data), entries))
 
     def reference(self, kind: str, count: int, entries: list[tuple[bytes, int]]) -> Ext:

@@ -11,7 +11,7 @@ from typing import Any
 
 from everstep.codec.kinds import Unknown
 from everstep.codec.values import FROZEN, Decoder, decode, encode
-from everstep.snapshot.loader import Entry, Loader, items_of, nonsense, pairs_of, parse_reference, whole
+from everstep.snapshot.loader import Entry, Loader, counted, nonsense, pairs_of, parse_reference, whole
 
 
 class LazyLoader(Loader):
@@ -53,7 +53,7 @@ class Lazy:
             return LazyList(entries, loader)
         contents = loader.contents([digest for digest, _ in entries])
         if kind == "d":
-            return pairs_of(loader.decoder, contents, count)
+            return pairs_of(map(loader.decoder.decode, contents), count)
         return whole(kind, b"".join(contents), count, loader.decoder)
 
     def __getitem__(self, key: Any) -> Any:
@@ -99,7 +99,7 @@ class LazyList:
         """The items of a part, which is read now."""
         n, digest, items = self._parts[k]
         if digest is not None:
-            items = items_of(self._loader.decoder, self._loader.contents([digest])[0], n)
+            items = counted(self._loader.decoder.decode(self._loader.contents([digest])[0]), n)
             self._parts[k] = (n, None, items)
         return items
 

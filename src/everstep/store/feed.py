@@ -12,27 +12,34 @@ from everstep.backends.base import Backend
 from everstep.codec.values import decode
 from everstep.errors import DamagedRecord, EverstepError, InvalidArgument
 from everstep.records import ZERO, Kind, Record, RunRow, record_fault
+from everstep.store import cursor as cursors
+from everstep.store.cursor import Cursor
 from everstep.store.events import Event
 from everstep.store.journal import open_body, said_in, show_input
 from everstep.store.model import Page, from_meta, header_of, when
+from everstep.store.query import MOST_PLACE
 from everstep.store.reading import checked
 
 
-def events(backend: Backend, after: int, run: RunRow | None, limit: int) -> Page[Event]:
+def events(backend: Backend, after: int | str, run: RunRow | None, limit: int) -> Page[Event]:
     """Events beyond a position. Of one run, positions are the places in its own journal."""
-    for name, number, least in (("after", after, 0), ("limit", limit, 1)):
-        if type(number) is not int or number < least:
-            raise InvalidArgument(f"{name}={number!r:.60} is no whole number from {least} on")
+    if type(limit) is not int or not 1 <= limit <= MOST_PLACE:
+        raise InvalidArgument(f"limit must be an integer from 1 to {MOST_PLACE:,}, got {limit!r:.60}")
+    cursor = Cursor.parse(after)
     page: Page[Event] = Page()
     if run is not None:
+        after = int(cursor)
         records = checked(backend, run, after + 1, min(after + limit, run.head_seq)) if after < run.head_seq else []
         page.extend(event_of(record.seq, record) for record in records)
         page.next = max(after, records[-1].seq) if records else after
         return page
     end = backend.feed_end()
-    found = backend.feed(after, limit)
+    cursor = cursors.checked(backend, cursor, end)
+    found = backend.feed(cursor, limit)
     page.extend(_proved(backend, found))
-    page.next = found[-1][0] if len(found) >= limit else max(after, end, found[-1][0] if found else 0)
+    newest = found[-1] if found else None
+    position = found[-1][0] if len(found) >= limit else max(cursor, end, newest[0] if newest else 0)
+    page.next = cursors.anchored(backend, int(position), newest, cursor)
     return page
 
 
@@ -48,8 +55,8 @@ def _proved(backend: Backend, found: list[tuple[int, Record]]) -> Iterator[Event
 
 
 def _digest_before(backend: Backend, record: Record) -> bytes:
-    before = backend.records(record.run, record.seq - 1, record.seq - 1) if record.seq > 1 else []
-    return before[0].digest if before else ZERO
+    before = record.seq - 1
+    return backend.digests(record.run, [before]).get(before, ZERO) if before else ZERO
 
 
 def event_of(position: int | None, record: Record, replayed: bool = False) -> Event:

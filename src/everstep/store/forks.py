@@ -15,6 +15,7 @@ from everstep.ids import check_id, new_id
 from everstep.records import Kind, Record, RunRow, Status
 from everstep.snapshot.saver import Saver
 from everstep.store import reading
+from everstep.store.driven import driven_in
 from everstep.store.journal import Chunks, read, result_body, said_in
 from everstep.store.model import header_of, with_header
 from everstep.store.writing import Chain, Entry, new_row
@@ -57,6 +58,8 @@ def _make(
 ) -> RunRow:  # fmt: skip
     about = _start_of(records)
     workflow = "workflow" in about
+    if workflow:
+        about |= {name: value for name, value in driven_in(said_in(records[0]), records)._asdict().items() if name in about}
     if workflow and edit is not None and origin is not None and not _by_hand(origin):
         raise InvalidArgument(
             f"{row.id}@{origin.number} was not made by the code of the workflow, so an edited state would be lost: its code rebuilds the state",

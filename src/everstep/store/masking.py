@@ -43,7 +43,7 @@ class Mask:
         """The arguments of a call, masked: those that are given by their place go by the names of the parameters."""
         masked: list[Any] = self(list(args), f"{address}: args")
         for place, name in enumerate(_parameters(function)[: len(masked)]):
-            if masked[place] is not None and self.redactor.names(name):
+            if masked[place] is not None and self.redactor.hides(name, masked[place]):
                 masked[place] = MASK
         return tuple(masked), self(dict(kwargs), f"{address}: kwargs") if kwargs else kwargs
 
@@ -93,9 +93,9 @@ class MaskingSaver(Saver):
     def hand_in(self, value: Any) -> None:
         self._live = value
 
-    def build(self, whole: bool = False) -> Saved:
+    def build(self, whole: bool = False, thorough: bool = False) -> Saved:
         self._inner.hand_in(self._mask(self._live))
-        return self._inner.build(whole)
+        return self._inner.build(whole, thorough)
 
     def lost(self) -> None:
         self._inner.lost()

@@ -19,6 +19,8 @@ from everstep.store.reading import prune_mark
 from everstep.store.refs import tags_of, verified
 
 _MOST = 10_000
+MOST_PLACE = 2**63 - 1
+"""The largest cursor, position or limit: what every backend can compare with."""
 Time = datetime | float | int
 
 
@@ -46,8 +48,10 @@ def _check_numbers(filters: dict[str, Any]) -> None:
     limit, after = filters.get("limit"), filters.get("after")
     if limit is not None and (type(limit) is not int or not 1 <= limit <= _MOST):
         raise InvalidArgument(f"limit={limit!r:.60} is no whole number between 1 and {_MOST}")
-    if after is not None and type(after) is not int:
-        raise InvalidArgument(f"after={after!r:.60} is no cursor", remedy="Give the `next` of the page before, of the same listing.")
+    if after is not None and (type(after) is not int or not -MOST_PLACE <= after <= MOST_PLACE):
+        raise InvalidArgument(
+            f"after must be a cursor of this listing, got {after!r:.60}", remedy="Give the `next` of the page before, of the same listing."
+        )
     if type(filters.get("oldest_first", False)) is not bool:
         raise InvalidArgument(f"oldest_first={filters['oldest_first']!r:.60} is neither True nor False")
 
@@ -70,11 +74,12 @@ def list_runs(backend: Backend, query: Query) -> Page[RunInfo]:
 
 def list_checkpoints(backend: Backend, row: RunRow, query: Query) -> Page[Checkpoint]:
     limit, query.limit = query.limit, None if query.limit is None else query.limit + 1
-    found = backend.checkpoints(row.id, query)
-    if any(r.number > row.checkpoints or r.seq > row.head_seq for r in found):
-        raise DamagedRecord(row.id, row.head_seq, "there are checkpoints beyond the head")
+    everything = query == Query(oldest_first=query.oldest_first, after=query.after, limit=query.limit)
+    if not query.oldest_first:  # what another process saves meanwhile is not in this page
+        query.after = row.checkpoints + 1 if query.after is None else min(query.after, row.checkpoints + 1)
+    found = [record for record in backend.checkpoints(row.id, query) if record.seq <= row.head_seq]
     _prove(backend, row, found)
-    if query == Query(oldest_first=query.oldest_first, after=query.after, limit=query.limit):
+    if everything:
         _miss_none(row, found, query)
     page: Page[Checkpoint] = Page(with_tags_and_marks(backend, row, found[:limit]))
     page.next = found[limit - 1].number if limit is not None and len(found) > limit else None

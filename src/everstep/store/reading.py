@@ -7,20 +7,19 @@ dropped on purpose is told from one that is damaged by the run's prune mark.
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 from everstep.backends.base import Backend
 from everstep.codec.frame import unwrap
 from everstep.codec.values import Decoder, revived
-from everstep.errors import Damaged, DamagedRecord, DamagedRun, MissingHead, PrunedCheckpoint
+from everstep.errors import Damaged, DamagedRecord, DamagedRun, MissingHead, PrunedCheckpoint, RunDeleted
 from everstep.records import ZERO, Base, Kind, Pruned, Record, RunRow, record_fault
 from everstep.shape import Shape
 from everstep.snapshot.delta import Op, apply
 from everstep.snapshot.loader import Loader
 from everstep.snapshot.saver import NO_DELTA
+from everstep.store.collection import no_collection
 
 _STATE = (Kind.CHECKPOINT.value, Kind.BASE.value)
 
@@ -53,11 +52,19 @@ def seq_of(backend: Backend, row: RunRow, number: int) -> int:
 def _one(backend: Backend, row: RunRow, seq: int) -> Record:
     found = backend.records(row.id, seq, seq)
     if not found:
-        raise _gone(row, seq)
+        raise _gone(backend, row, seq)
     return found[0]
 
 
-def _gone(row: RunRow, seq: int) -> Damaged:
+def refuse_deleted(backend: Backend, row: RunRow) -> None:
+    """Raise `RunDeleted` if a run is not there any more: what is missing of it was not damaged."""
+    now = backend.run(row.id)
+    if now is None or now.key != row.key:
+        raise RunDeleted(row.id)
+
+
+def _gone(backend: Backend, row: RunRow, seq: int) -> Damaged:
+    refuse_deleted(backend, row)
     if seq == row.head_seq:
         return MissingHead(f"record {seq}, the newest of run {row.id!r}, is gone")
     return DamagedRecord(row.id, seq, "it is gone")
@@ -78,7 +85,7 @@ def checked(backend: Backend, row: RunRow, first: int, last: int | None) -> list
     expected = range(max(1, first - 1), last + 1)
     if len(records) != len(expected) or any(r.seq != seq for r, seq in zip(records, expected, strict=True)):
         found = {r.seq for r in records}
-        raise _gone(row, next((seq for seq in reversed(expected) if seq not in found), first))
+        raise _gone(backend, row, next((seq for seq in reversed(expected) if seq not in found), first))
     before = ZERO
     for i, record in enumerate(records):
         if i or record.seq == 1:
@@ -98,6 +105,7 @@ def load(backend: Backend, row: RunRow, number: int) -> Loaded:
         with no_collection():
             return _load_beside_prune(backend, row, number)
     except Damaged as error:
+        refuse_deleted(backend, row)
         if number != row.checkpoints:
             raise
         raise of_head(backend, row, error) from error.__cause__
@@ -109,18 +117,6 @@ def _load_beside_prune(backend: Backend, row: RunRow, number: int) -> Loaded:
         return load_only(backend, row, number)
     except Damaged:
         return load_only(backend, row, number)
-
-
-@contextmanager
-def no_collection() -> Iterator[None]:
-    """Keep the garbage collector out while thousands of containers come into being, none of them garbage: a fifth of the time."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
 
 
 def of_head(backend: Backend, row: RunRow, error: Damaged) -> Damaged:
@@ -172,7 +168,7 @@ def look(backend: Backend, row: RunRow, number: int) -> Any:
 
     try:
         base, deltas = _records(backend, row, number)
-        loader = LazyLoader(lambda digests: backend.chunks(row.family, digests), unwrap)
+        loader = LazyLoader(lambda digests: _chunks(backend, row, number, digests), unwrap)
         value = loader.load(base) if base is not None else None
         decoder = Decoder()
         for record in deltas:
@@ -182,6 +178,17 @@ def look(backend: Backend, row: RunRow, number: int) -> Any:
             raise
         raise of_head(backend, row, error) from error.__cause__
     return view(value)
+
+
+def _chunks(backend: Backend, row: RunRow, number: int, digests: Sequence[bytes]) -> dict[bytes, bytes]:
+    """Chunks for a view, which may be looked at long after it was made: the run may be deleted by then, or its checkpoint pruned."""
+    found = backend.chunks(row.family, digests)
+    if any(digest not in found for digest in digests):
+        refuse_deleted(backend, row)
+        mark = prune_mark(backend, row)
+        if mark is not None and not mark.has_state(number):
+            raise pruned_error(row, number, mark)
+    return found
 
 
 def deltas_of(backend: Backend, row: RunRow, first: int, last: int) -> list[tuple[Record, list[Op] | None]]:

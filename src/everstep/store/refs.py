@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from everstep.backends.base import MAX_SEQ, Backend, Query
 from everstep.clock import iso
-from everstep.errors import AmbiguousRef, DamagedRun, NotFound
+from everstep.errors import DamagedRun, InvalidArgument, NotFound
 from everstep.ids import check_id, parse_ref
 from everstep.records import CHILD, RunRow, Status, Tag
 
-_SHOWN = 8
+_SHOWN, _LOOKED_AT = 4, 50
 _LAST_TIME = 250_000_000_000_000_000  # µs: the year 9892, which datetime can still show
 _STATUSES = frozenset(status.value for status in Status)
 
@@ -29,30 +29,42 @@ def _makes_sense(row: RunRow) -> bool:
 
 
 def find_run(backend: Backend, run: str) -> RunRow:
-    """The run with an id, or with a unique beginning of one; @last is the one that was written last."""
-    if run == "@last":
-        run = _last(backend)
-    row = backend.run(check_id(run))  # the empty text would be a beginning of every id
-    if row is not None:
-        return verified(row)
-    found = [row for _, row in backend.runs(Query(prefix=run, limit=_SHOWN + 1))]
-    if not found:
+    """Return the run with exactly this id. A beginning of an id is never enough: it may be that of another customer's order."""
+    row = backend.run(_exact(run))
+    if row is None:
         raise NotFound(_not_there(backend, run))
-    if len(found) > 1:
-        raise AmbiguousRef(run, sorted(row.id for row in found[:_SHOWN]), more=len(found) > _SHOWN)
-    return verified(found[0])
+    return verified(row)
+
+
+def _exact(run: str) -> str:
+    if isinstance(run, str) and run.startswith("@last"):
+        raise InvalidArgument(
+            "@last is only for commands that read, such as `everstep show @last`; code must name the run",
+            remedy="Give the id of the run. store.runs(limit=1)[0].id is the one that was created last.",
+        )
+    return check_id(run)
 
 
 def _not_there(backend: Backend, run: str) -> str:
     deleted = [stone.at for stone in backend.tombstones() if stone.id == run]
-    return f"run {run!r} was deleted at {iso(max(deleted))}" if deleted else f"there is no run {run!r}"
+    if deleted:
+        return f"run {run!r} was deleted at {iso(max(deleted))}"
+    near = similar(backend, run)
+    return f"there is no run {run!r}" + (f". Similar ids: {', '.join(near)}" if near else "")
 
 
-def _last(backend: Backend) -> str:
-    last = backend.manifest().last
-    if last is None:
-        raise NotFound("the store has no run yet, so there is no @last")
-    return last
+def similar(backend: Backend, run: str) -> list[str]:
+    """Return a few ids that a person may have meant, for a message. Costs two look-ups by index, however many runs there are."""
+    from difflib import get_close_matches
+
+    longer = _beginning_with(backend, run, _SHOWN)
+    if longer:
+        return sorted(longer)
+    return get_close_matches(run, _beginning_with(backend, run[: max(1, len(run) // 3)], _LOOKED_AT), _SHOWN, 0.75)
+
+
+def _beginning_with(backend: Backend, text: str, limit: int) -> list[str]:
+    return [row.id for _, row in backend.runs(Query(prefix=text, limit=limit))]
 
 
 def resolve(backend: Backend, ref: str) -> tuple[RunRow, int]:

@@ -12,18 +12,19 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from everstep.backends.base import Backend, Commit
 from everstep.clock import clock
 from everstep.codec.frame import Compression, Framer
-from everstep.errors import InvalidArgument, NotFound
-from everstep.ids import check_id, check_tag, new_id
+from everstep.errors import InvalidArgument
+from everstep.ids import check_tag, new_id
 from everstep.records import RunRow, Status, Tag
 from everstep.snapshot.saver import Saver
 from everstep.store import query, reading
 from everstep.store.model import Checkpoint, Page, RunInfo
-from everstep.store.refs import find_run, resolve, verified
+from everstep.store.refs import find_run, resolve
 from everstep.store.writing import Chain, Entry, new_row
 
 if TYPE_CHECKING:  # what only some programs use is imported when they do
     from everstep.redact import Redactor
     from everstep.snapshot.diff import Change
+    from everstep.store.blame import Blame
     from everstep.store.events import Event
     from everstep.store.forks import Edit
     from everstep.store.gates import Gate
@@ -127,15 +128,18 @@ class BaseStore:
 
         return history.diff(self.backend, resolve(self.backend, a), resolve(self.backend, b))
 
-    def blame(self, ref: str, path: Sequence[Any]) -> Checkpoint:
-        """The checkpoint, up to the one that the ref names, which last changed the value at a path: `store.blame("r", ["plan", "goal"])`."""
+    def blame(self, ref: str, path: Sequence[Any]) -> Blame:
+        """The checkpoint, up to the one that the ref names, which last changed the value at a path: `store.blame("r", ["plan", "goal"])`.
+
+        It follows forks to the runs that they began in. A `Blame` is a `Checkpoint` that also says whether it is `exact`.
+        """
         if not isinstance(path, (str, list, tuple)):
             raise InvalidArgument(f"{path!r:.60} is no path", remedy='Give a key, or a list such as ["messages", 3, "content"].')
         steps = [path] if isinstance(path, str) else list(path)
         row, number = resolve(self.backend, ref)
-        from everstep.store import history
+        from everstep.store.blame import blame
 
-        return history.blame(self.backend, row, number, steps)
+        return blame(self.backend, row, number, steps)
 
     def tag(self, ref: str, name: str) -> None:
         """Put a tag on a checkpoint. Needs no lease."""
@@ -166,16 +170,22 @@ class BaseStore:
         return made
 
     def delete(self, run_id: str) -> None:
-        """Remove a run and all that is its own; the id must be given in full. Forks of it stay whole."""
-        row = self.backend.run(check_id(run_id))
-        if row is None:
-            raise NotFound(f"there is no run {run_id!r}", remedy="Give the whole id: a beginning of one is not enough to delete a run.")
-        self._remove(verified(row))
+        """Remove a run and all that is its own. Forks of it stay whole."""
+        self._remove(find_run(self.backend, run_id))
 
     def _remove(self, row: RunRow) -> None:
         self._tell("before_delete", row.id)
         self.backend.delete(row)
         self._tell("after_delete", row.id)
+
+    def _remove_many(self, rows: Sequence[RunRow]) -> set[bytes]:
+        for row in rows:
+            self._tell("before_delete", row.id)
+        gone = self.backend.delete_many(rows)
+        for row in rows:
+            if row.key in gone:
+                self._tell("after_delete", row.id)
+        return gone
 
     def _tell(self, name: str, run: str, **data: Any) -> None:
         """Something happened; a store with a runtime has hooks for it."""
@@ -221,7 +231,7 @@ class BaseStore:
 
         After `seconds` it stops, and the next one goes on.
         """
-        return self._cleaner().clean(retention, dry_run, seconds, self._remove)
+        return self._cleaner().clean(retention, dry_run, seconds, self._remove_many)
 
     def set_retention(self, retention: Given, *, workflow: str | None = None, run: str | None = None) -> None:
         """Have the store remember what is kept: of every run, of those of a workflow, or of one run. None forgets it."""
@@ -260,10 +270,11 @@ class BaseStore:
 
         return list_gates(self.backend, find_run(self.backend, run_id))
 
-    def events(self, after: int = 0, run: str | None = None, limit: int = 1000) -> Page[Event]:
+    def events(self, after: int | str = 0, run: str | None = None, limit: int = 1000) -> Page[Event]:
         """What happened in the store beyond a position, in the order in which it was committed; the page's `next` is where to go on.
 
-        Any process may follow it. With `run`, only what happened to that run, by its own places.
+        Any process may follow it: keep `str(page.next)` and give it as `after`. If the store was restored from an older backup meanwhile, it
+        is refused with `HistoryChanged`. With `run`, only what happened to that run, by its own places.
         """
         from everstep.store.feed import events
 

@@ -9,15 +9,17 @@ BEGIN
 COMMIT
 
 -- name: run
--- The whole row of one run.
+-- The whole row of one run, and the id of its newest record.
 SELECT pk, id, key, family, workflow, session, tags, note, meta, parent, parent_number, created_at, status, updated_at, head_seq,
-    head_digest, checkpoints, stored, epoch, worker, since, "check"
+    head_digest, checkpoints, stored, epoch, worker, since, "check",
+    (SELECT r.id FROM records r WHERE r.id BETWEEN runs.pk << 31 AND runs.pk << 31 | 2147483647 ORDER BY r.id DESC LIMIT 1)
 FROM runs WHERE id = ?
 
 -- name: run_at
--- The whole row of the run at a place.
+-- The whole row of the run at a place, and the id of its newest record.
 SELECT pk, id, key, family, workflow, session, tags, note, meta, parent, parent_number, created_at, status, updated_at, head_seq,
-    head_digest, checkpoints, stored, epoch, worker, since, "check"
+    head_digest, checkpoints, stored, epoch, worker, since, "check",
+    (SELECT r.id FROM records r WHERE r.id BETWEEN runs.pk << 31 AND runs.pk << 31 | 2147483647 ORDER BY r.id DESC LIMIT 1)
 FROM runs WHERE pk = ?
 
 -- name: pk
@@ -61,6 +63,26 @@ SELECT key, name, number, at, "check" FROM tags WHERE run = ? ORDER BY name, num
 -- name: tags_between
 -- The tags of some checkpoints of a run.
 SELECT key, name, number, at, "check" FROM tags WHERE run = ? AND number BETWEEN ? AND ?
+
+-- name: count_tags
+-- How many tags of a run each of the two trees has that hold them.
+SELECT (SELECT count("check") FROM tags NOT INDEXED WHERE run = ?), (SELECT count(*) FROM tags INDEXED BY tags_number WHERE run = ?)
+
+-- name: due_by_run
+-- How many letters have a time, and which, by the table. A sum of low bits cannot overflow.
+SELECT count(due), sum(due & 1073741823), sum(run) FILTER (WHERE due IS NOT NULL) FROM letters NOT INDEXED
+
+-- name: due_by_time
+-- The same by the index.
+SELECT count(due), sum(due & 1073741823), sum(run) FROM letters INDEXED BY letters_due WHERE due IS NOT NULL
+
+-- name: ids_by_name
+-- How many runs the index of ids has, and which.
+SELECT count(*), sum(pk) FROM runs INDEXED BY sqlite_autoindex_runs_1
+
+-- name: ids_by_order
+-- The same by the index in the order of creation.
+SELECT count(*), sum(pk) FROM runs INDEXED BY runs_order
 
 -- name: digest
 -- What proves one record and all before it.
@@ -169,6 +191,10 @@ SELECT CAST(type AS BLOB), CAST(name AS BLOB), CAST(tbl_name AS BLOB), CAST(coal
 -- name: seen
 -- Which store this is, and how often it was written.
 SELECT identity, writes FROM manifest WHERE pk = 1
+
+-- name: manifest_page
+-- The page of the manifest, to find it in the WAL.
+SELECT rootpage FROM sqlite_schema WHERE name = 'manifest'
 
 -- name: total
 -- The sum in the manifest.

@@ -10,6 +10,7 @@ from everstep.cli import facts, targets
 from everstep.cli.app import App, interactive
 from everstep.cli.app import command as make
 from everstep.cli.hints import who_goes_on
+from everstep.cli.naming import to_change
 from everstep.cli.plain import shown
 from everstep.cli.refs import GATE, RUN
 from everstep.cli.text import cell, safe
@@ -26,6 +27,7 @@ from everstep.errors import NotFound
 def command(app: App, run: str, gate: str | None, value: str | None, by: str | None, early: bool, as_text: bool) -> None:
     """Answer GATE of RUN with VALUE (JSON or text). Without a gate, the gates that wait are listed."""
     with app.open() as store:
+        run = to_change(store, run)
         waiting = [found for found in store.gates(run) if not found.answered]
         if gate is None:
             _list(app, run, waiting)

@@ -14,6 +14,7 @@ from everstep.cli import exits, facts
 from everstep.cli.app import App
 from everstep.cli.app import command as make
 from everstep.cli.condition import Condition
+from everstep.cli.naming import to_read
 from everstep.cli.refs import RUN
 from everstep.cli.text import cell, plural
 
@@ -26,7 +27,7 @@ def command(app: App, run: str, text: str, is_sorted: bool) -> int:
     """Find the first checkpoint of RUN at which EXPR holds."""
     condition = Condition(text)
     with app.open() as store:
-        info = store.get(run)
+        info = store.get(to_read(app, store, run))
         numbers = _numbers(store, info.id)
         with app.out.progress("looking") as progress:
             found, read = (_halve if is_sorted else _walk)(store, info.id, numbers, condition, progress)

@@ -7,6 +7,7 @@ import click
 from everstep.cli import facts
 from everstep.cli.app import App
 from everstep.cli.app import command as make
+from everstep.cli.naming import to_read
 from everstep.cli.paths import parse
 from everstep.cli.refs import REF
 from everstep.cli.text import cell
@@ -18,9 +19,12 @@ from everstep.cli.text import cell
 def command(app: App, ref: str, path: str) -> None:
     """Tell which step last changed what stands at PATH: messages[2].content."""
     with app.open() as store:
-        one = store.blame(ref, parse(path))
+        one = store.blame(to_read(app, store, ref), parse(path))
     if app.out.as_json:
-        app.out.data("blame", {"path": path, "checkpoint": facts.of_checkpoint(one, app.hidden)})
+        about = {"path": path, "checkpoint": facts.of_checkpoint(one, app.hidden), "exact": one.exact, "after": one.after}
+        app.out.data("blame", about)
         return
-    parts = [app.out.style(one.ref, "bold"), app.out.when(one.at), f"step {cell(one.step, 60)}" if one.step else one.kind]
+    parts = [app.out.style(str(one), "bold"), app.out.when(one.at), f"step {cell(one.step, 60)}" if one.step else one.kind]
     app.out.line("  ".join([*parts, cell(app.hidden(one.note) or "", 100)]).rstrip())
+    if not one.exact:
+        app.out.say("older states are gone: they were pruned, or the run that this one was forked from was deleted", "dim")

@@ -11,6 +11,7 @@ from everstep.cli import facts, targets
 from everstep.cli.app import App
 from everstep.cli.app import command as make
 from everstep.cli.refs import RUN
+from everstep.cli.tags import reconciled
 from everstep.errors import InvalidArgument, LimitExceeded, Unstorable, Waiting
 from everstep.store.query import check_note, check_tags, to_meta
 
@@ -24,18 +25,26 @@ from everstep.store.query import check_note, check_tags, to_meta
 @click.option("--done", is_flag=True, help="The run has ended well with this state.")
 def command(app: App, run: str, file: str, note: str | None, tags: tuple[str, ...], meta: tuple[str, ...], done: bool) -> None:
     """Save a JSON state as a checkpoint of RUN, which begins with the first one."""
-    state = targets.json_of(file)
+    given = targets.json_of(file)
     pairs = dict(targets.pair(text, "--meta", "KEY=VALUE") for text in meta)
     check_note(note)  # before there is a run that could fail by it
     check_tags(tags)
     to_meta(pairs)
     with app.open(create=True, driving=True) as store:
+        state = _state(store, run, given)
         one = _save(store, run, state, {"note": note, "tags": tags, "meta": pairs or None}, done)
         one = store.checkpoint(one.ref)
     if app.out.as_json:
         app.out.data("checkpoint", facts.of_checkpoint(one, app.hidden))
     else:
         app.out.line(one.ref)
+
+
+def _state(store: Any, run: str, given: Any) -> Any:
+    """The state that a script means: parts that it only passed on, as `restore` printed them, stay what they were."""
+    known = store.backend.run(run)
+    stored = store.load(run) if known is not None and known.checkpoints else None
+    return reconciled(stored, given)
 
 
 def _save(store: Any, run: str, state: Any, about: dict[str, Any], done: bool) -> Any:

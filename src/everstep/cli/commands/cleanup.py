@@ -38,6 +38,6 @@ def command(app: App, seconds: float | None, dry_run: bool, yes: bool, **given: 
     for one in found.deleted:
         app.out.line(f"{one.run}  {size(one.bytes)}  {safe(one.reason)}")
     print_plan(app, found.pruned)
-    would = "would be deleted" if dry_run else "deleted"
-    app.out.say(f"{plural(len(found.deleted), 'run')} {would}; {size(found.collected.given_back)} given back to the disk")
+    would, returned = ("would be deleted", "would be given back") if dry_run else ("deleted", "given back")
+    app.out.say(f"{plural(len(found.deleted), 'run')} {would}; {size(found.collected.given_back)} {returned} to the disk")
     return 0

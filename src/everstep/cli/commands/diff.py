@@ -9,12 +9,13 @@ import click
 from everstep.cli import facts
 from everstep.cli.app import App
 from everstep.cli.app import command as make
+from everstep.cli.naming import to_read
 from everstep.cli.paths import shown as path_shown
 from everstep.cli.plain import shown
 from everstep.cli.refs import REF
 from everstep.cli.text import cell, plural
 
-_SIGNS = {"added": ("+", "green"), "removed": ("-", "red"), "changed": ("~", "yellow")}
+_SIGNS = {"added": ("+", "green"), "removed": ("-", "red"), "changed": ("~", "yellow"), "moved": (">", "cyan")}
 
 
 @make("diff")
@@ -26,7 +27,8 @@ _SIGNS = {"added": ("+", "green"), "removed": ("-", "red"), "changed": ("~", "ye
 def command(app: App, a: str, b: str | None, limit: int, full: bool, exit_code: bool) -> int:
     """Compare two states. With one ref, what its checkpoint changed."""
     with app.open() as store:
-        one, other = (_before(store, a), a) if b is None else (a, b)
+        a = to_read(app, store, a)
+        one, other = (_before(store, a), a) if b is None else (a, to_read(app, store, b))
         changes = store.diff(one, other)
     if app.out.as_json:
         app.out.data("diff", {"a": one, "b": other, "changes": [facts.of_change(change, app.hidden) for change in changes]})
@@ -51,6 +53,7 @@ def _print(app: App, changes: list[Any], limit: int, longest: int) -> None:
         told = facts.of_change(change, app.hidden)
         before, after = (shown(told[name], longest) for name in ("before", "after"))
         value = after if change.kind == "added" else before if change.kind == "removed" else f"{before} -> {after}"
+        value = f"order {value}" if change.kind == "moved" else value
         app.out.line(
             f"{app.out.style(sign, colour)} {app.out.style(cell(path_shown(app.hidden(list(change.path))), 400), 'bold')}: {value}"
         )

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import click
 
-from everstep.cli import outcome
+from everstep.cli import batches, outcome
 from everstep.cli.app import App
 from everstep.cli.app import command as make
 from everstep.cli.ordering import arguments_of, workflow_of
 from everstep.cli.refs import QUEUE
-from everstep.cli.text import duration, safe
+from everstep.cli.text import duration, plural, safe
 from everstep.cli.times import SPAN
 
 _OPTIONS = ("id", "queue", "priority", "delay", "key", "dedupe", "connection")
 
 
 @make("enqueue")
-@click.argument("workflow")
+@click.argument("workflow", required=False)
 @click.argument("arguments", nargs=-1)
 @click.option("--id", "run_id", help="The id of the run. With one that exists, nothing is enqueued a second time.")
 @click.option("--queue", type=QUEUE, default="default", show_default=True, help="Where it waits.")
@@ -30,16 +31,24 @@ _OPTIONS = ("id", "queue", "priority", "delay", "key", "dedupe", "connection")
     "--import", "modules", multiple=True, metavar="MODULE", help="What defines the workflow: a module, a .py file or a YAML file."
 )
 @click.option("--wait", is_flag=True, help="Wait for its end, and answer as `everstep run` does.")
+@click.option("--batch", is_flag=True, help="Read runs from standard input, one JSON object on each line; enqueue all of them or none.")
 def command(
-    app: App, workflow: str, arguments: tuple[str, ...], run_id: str | None, modules: tuple[str, ...], wait: bool, **options: Any
-) -> int:
+    app: App, workflow: str | None, arguments: tuple[str, ...], run_id: str | None, modules: tuple[str, ...], wait: bool, batch: bool,
+    **options: Any,
+) -> int:  # fmt: skip
     """Have a worker run WORKFLOW with ARGUMENTS (VALUE or NAME=VALUE, JSON or text). Prints the id of the run.
 
     WORKFLOW is a YAML file, package.module:function, file.py:function, or the name of a workflow that a worker knows.
 
+    With --batch, a line is an object with workflow, args, kwargs, id, queue, priority, delay, key and dedupe, each of which may be left out.
+
     For example: everstep enqueue flows.py:order tea --queue shop --delay 10min
     """
     app.import_modules((*app.imports(), *modules))
+    if batch:
+        return _enqueue_batch(app, workflow, bool(arguments or run_id or wait), options)
+    if workflow is None:
+        raise click.UsageError("Missing argument 'WORKFLOW'.")
     flow = workflow_of(app, workflow)
     args, named = arguments_of(arguments, _OPTIONS)
     with app.open(create=True) as store:
@@ -53,6 +62,23 @@ def command(
         return 0
     app.out.line(made.id)
     app.out.say(words, "dim")
+    return 0
+
+
+def _enqueue_batch(app: App, workflow: str | None, misfit: bool, options: dict[str, Any]) -> int:
+    if misfit or options["key"] is not None or options["dedupe"] is not None:
+        raise click.UsageError("--batch takes ARGUMENTS, --id, --key and --dedupe from each line, and does not go with --wait.")
+    items = batches.read(app, sys.stdin)
+    flow = None if workflow is None else workflow_of(app, workflow)
+    with app.open(create=True) as store:
+        made = store.enqueue_many(items, workflow=flow, queue=options["queue"], priority=options["priority"], delay=options["delay"])
+    if app.out.as_json:
+        app.out.data("enqueued_batch", [{"run": one.id, "queue": one.queue, "new": one.new} for one in made])
+        return 0
+    for one in made:
+        app.out.line(one.id)
+    new = sum(one.new for one in made)
+    app.out.say(f"{plural(new, 'run')} enqueued" + (f", {len(made) - new:,} existed already" if new < len(made) else ""), "dim")
     return 0
 
 

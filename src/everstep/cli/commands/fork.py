@@ -12,8 +12,10 @@ from everstep.cli import facts, targets
 from everstep.cli.app import App
 from everstep.cli.app import command as make
 from everstep.cli.hints import who_goes_on
+from everstep.cli.naming import to_change
 from everstep.cli.paths import parse, shown
 from everstep.cli.refs import REF
+from everstep.cli.tags import from_json
 from everstep.errors import InvalidArgument
 
 
@@ -33,7 +35,7 @@ def command(app: App, ref: str, id: str | None, changes: tuple[str, ...], remove
     """Begin a new run at REF, with the id ID if it is given."""
     edit = _edit(changes, removed, file)
     with app.open(driving=True) as store:
-        run = store.fork(ref, id, edit)
+        run = store.fork(to_change(store, ref), id, edit)
     if app.out.as_json:
         app.out.data("fork", facts.of_run(run, app.hidden))
     else:
@@ -46,7 +48,7 @@ def _edit(changes: tuple[str, ...], removed: tuple[str, ...], file: str | None) 
         return None
     pairs = [(parse(path), value) for path, value in (targets.pair(text, "--set", "PATH=VALUE") for text in changes)]
     paths = [parse(text) for text in removed]
-    whole = None if file is None else [targets.json_of(file)]
+    whole = None if file is None else [from_json(targets.json_of(file))]
     if whole == [None]:
         raise InvalidArgument("a fork cannot begin with null", remedy="Begin with {}, and save null in it.")
 

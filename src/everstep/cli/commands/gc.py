@@ -19,8 +19,8 @@ def command(app: App, dry_run: bool, compact: bool) -> int:
     if app.out.as_json:
         app.out.data("gc", of_collected(found))
     else:
-        would = "would be freed" if dry_run else "freed"
-        app.out.say(f"{plural(found.chunks, 'chunk')} {would}, {size(found.freed)}; {size(found.given_back)} given back to the disk")
+        would, given = ("would be freed", "would be given back") if dry_run else ("freed", "given back")
+        app.out.say(f"{plural(found.chunks, 'chunk')} {would}, {size(found.freed)}; {size(found.given_back)} {given} to the disk")
         for problem in found.problems:
             app.out.say(safe(problem), "red")
     return 5 if found.problems else 0

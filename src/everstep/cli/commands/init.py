@@ -8,6 +8,7 @@ import click
 
 from everstep.cli.app import App, check_lasting
 from everstep.cli.app import command as make
+from everstep.cli.files import create
 
 _CONFIG = """# Everstep's configuration. `everstep config show` prints every key with its value and where that comes from.
 store = ".everstep/store.db"
@@ -34,7 +35,7 @@ def command(app: App, folder: str, config_file: bool) -> None:
     is_new = not _is_there(where)
     everstep.open(where).close()
     where = shown(where)
-    written = config_file and _write(Path(folder) / "everstep.toml")
+    written = config_file and create(Path(folder) / "everstep.toml", _CONFIG)
     if app.out.as_json:
         app.out.data("init", {"store": where, "new": is_new, "config": str(Path(folder) / "everstep.toml") if written else None})
     else:
@@ -53,13 +54,4 @@ def _is_there(where: str) -> bool:
         if error.missing:
             return False
         raise
-    return True
-
-
-def _write(path: Path) -> bool:
-    try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write(_CONFIG)
-    except FileExistsError:
-        return False
     return True

@@ -10,6 +10,7 @@ import click
 from everstep.cli import facts
 from everstep.cli.app import App
 from everstep.cli.app import command as make
+from everstep.cli.naming import to_read
 from everstep.cli.refs import RUN
 from everstep.cli.timeline import Timeline
 from everstep.store.refs import find_run
@@ -27,7 +28,7 @@ _ENDED = ("succeeded", "failed", "cancelled")
 def command(app: App, run: str, limit: int, everything: bool, follow: bool, graph: str | None) -> None:
     """Draw the timeline of a run: steps, attempts, checkpoints, gates, forks. Without RUN, of the one written last."""
     with app.open() as store:
-        row = find_run(store.backend, run)
+        row = find_run(store.backend, to_read(app, store, run))
         if graph:
             from everstep.cli.graph import draw
 

@@ -8,6 +8,7 @@ import click
 
 from everstep.cli.app import App
 from everstep.cli.app import command as make
+from everstep.cli.naming import to_change
 from everstep.cli.refs import RUN
 from everstep.cli.retaining import chosen, retention_options
 from everstep.cli.text import plural, safe, size
@@ -20,8 +21,10 @@ from everstep.cli.text import plural, safe, size
 def command(app: App, run: str | None, dry_run: bool, **given: Any) -> int:
     """Drop states of RUN, or of all runs: by the options, or else as the store's and the runs' own retention says."""
     retention = chosen(given)
-    with app.open() as store, app.out.progress("pruning") as progress:
-        plan = store.prune(retention, run=run, dry_run=dry_run, progress=progress)
+    with app.open() as store:
+        run = None if run is None else to_change(store, run)
+        with app.out.progress("pruning") as progress:
+            plan = store.prune(retention, run=run, dry_run=dry_run, progress=progress)
     if app.out.as_json:
         app.out.data("prune", of_plan(plan))
     else:

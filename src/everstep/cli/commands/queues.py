@@ -9,12 +9,23 @@ from everstep.cli.app import App
 from everstep.cli.app import command as make
 from everstep.cli.text import cell
 from everstep.runtime.enqueue import Queue
+from everstep.shape import as_dict
 
 
 @make("queues")
 @click.option("--minutes", type=click.IntRange(1, 60), default=depths.MINUTES, show_default=True, help="What counts as lately.")
-def command(app: App, minutes: int) -> None:
-    """List queues: what could be taken now, comes later, waits for something or is driven, and what happened in the last minutes."""
+@click.option("--stranded", is_flag=True, help="List the runs that no live worker will take, and why.")
+def command(app: App, minutes: int, stranded: bool) -> None:
+    """List queues: what could be taken now, comes later, waits for something or is driven, and what happened in the last minutes.
+
+    With --stranded, list runs instead: those that no live worker will take, because none serves their queue, has their workflow, or has the
+    version that drove them.
+
+    For example: everstep queues --stranded
+    """
+    if stranded:
+        _stranded(app)
+        return
     with app.open() as store:
         found = store.queues(minutes)
     if app.out.as_json:
@@ -23,6 +34,19 @@ def command(app: App, minutes: int) -> None:
         app.out.say("no queues; `everstep enqueue` puts a run into one")
     else:
         _print(app, found, minutes)
+
+
+def _stranded(app: App) -> None:
+    with app.open() as store:
+        found = store.stranded()
+    if app.out.as_json:
+        app.out.data("stranded", [as_dict(one) for one in found])
+    elif not found:
+        app.out.say("no stranded runs: live workers take all that wait")
+    else:
+        head = ("RUN", "QUEUE", "WORKFLOW", "VERSION", "STATUS", "REASON")
+        rows = [tuple(cell(text or "", 60) for text in (one.run, one.queue, one.workflow, one.version, one.status)) for one in found]
+        app.out.table(head, [(*row, cell(one.reason, 200)) for row, one in zip(rows, found, strict=True)])
 
 
 def _print(app: App, found: list[Queue], minutes: int) -> None:

@@ -10,27 +10,34 @@ from everstep.cli.app import App
 from everstep.cli.app import command as make
 from everstep.cli.files import replace
 from everstep.cli.loading import load_newest_good
+from everstep.cli.naming import to_change
 from everstep.cli.plain import dumps, to_json
 from everstep.cli.refs import REF
+from everstep.cli.tags import exact as exactly
 
 
 @make("restore")
 @click.argument("ref", type=REF)
 @click.option("--output", "-o", metavar="FILE", help="Write it there instead of printing it; a file in that place is replaced at once.")
 @click.option("--newest-good", is_flag=True, help="Where it is damaged, go back to the newest good one, and say what was passed over.")
-def command(app: App, ref: str, output: str | None, newest_good: bool) -> None:
+@click.option(
+    "--exact", is_flag=True, help="Write values that JSON has no word for in a form that `checkpoint --state` reads back as they were."
+)
+def command(app: App, ref: str, output: str | None, newest_good: bool, exact: bool) -> None:
     """Print the state of REF as JSON. The run is not changed."""
     with app.open() as store:
+        ref = to_change(store, ref)
         if newest_good:
             name, state = load_newest_good(app, store, ref)
         else:
             name = store.checkpoint(ref).ref
             state = store.load(name)
-    text = dumps(to_json(state), indent=2)
+    shown = exactly(state) if exact else to_json(state)
+    text = dumps(shown, indent=2)
     if output is not None:
         replace(Path(output), text + "\n")  # half a state would be worse than none
         app.out.say(f"{name} -> {output}")
     if app.out.as_json:
-        app.out.data("restore", {"ref": name, "state": to_json(state) if output is None else None, "file": output})
+        app.out.data("restore", {"ref": name, "state": shown if output is None else None, "file": output})
     elif output is None:
         app.out.line(text)

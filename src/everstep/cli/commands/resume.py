@@ -11,9 +11,9 @@ from everstep.cli.app import App
 from everstep.cli.app import command as make
 from everstep.cli.choosing import run_of
 from everstep.cli.refs import RUN
-from everstep.cli.text import safe
+from everstep.cli.text import plural, safe
 from everstep.cli.watching import watch
-from everstep.errors import UnknownWorkflow
+from everstep.errors import InvalidArgument, UnknownWorkflow
 from everstep.store.refs import find_run
 
 
@@ -33,9 +33,14 @@ from everstep.store.refs import find_run
 @click.option("--accept", multiple=True, metavar="STEP", help="Take this step's recorded result although its input has changed.")
 @click.option("--anyway", is_flag=True, help="Go on under a definition that is not compatible.")
 @click.option("--answer", "answers", multiple=True, metavar="GATE=VALUE", help="Answer a gate first.")
+@click.option("--failed-by", metavar="ERROR", help="Have all runs tried again that failed with this error, such as StoreUnreachable.")
 @click.option("--check", is_flag=True, help="Only say whether it can be resumed, and why not.")
-def command(app: App, run: str | None, modules: tuple[str, ...], check: bool, answers: tuple[str, ...], **options: Any) -> int:
+def command(
+    app: App, run: str | None, modules: tuple[str, ...], check: bool, answers: tuple[str, ...], failed_by: str | None, **options: Any
+) -> int:
     """Go on with RUN. Its workflow must be known: name the module that defines it with --import, or in the configuration (imports)."""
+    if failed_by is not None:
+        return _failed(app, run, failed_by)
     app.import_modules((*app.imports(), *modules))
     with app.open(driving=True) as store:
         watch(app, store)
@@ -55,6 +60,22 @@ def command(app: App, run: str | None, modules: tuple[str, ...], check: bool, an
         except UnknownWorkflow as error:
             error.remedy = f"Name what defines it: everstep resume {name} --import MODULE (a module, a .py file or a YAML file)."
             raise
+
+
+def _failed(app: App, run: str | None, error: str) -> int:
+    if run is not None:
+        raise InvalidArgument(f"--failed-by is about many runs, and {run} is one", remedy=f"Use one of them: everstep resume {run}.")
+    with app.open() as store:
+        found = store.resume_failed(error)
+    if app.out.as_json:
+        app.out.data("resumed", {"runs": found})
+    else:
+        for one in found:
+            app.out.line(safe(one))
+        app.out.say(
+            f"{plural(len(found), 'run')} to be tried again: a worker that knows the workflow does so (everstep worker --import MODULE)"
+        )
+    return 0
 
 
 def _check(app: App, found: Any) -> int:

@@ -15,6 +15,7 @@ from everstep.cli.targets import pair
 from everstep.cli.text import cell, plural, size
 from everstep.cli.times import MOMENT
 from everstep.cli.tree import draw
+from everstep.store.model import Page
 
 _ENDED = ("succeeded", "cancelled")  # one that failed may be tried again, and has kept its place then
 _STATUSES = ["queued", "running", "waiting", "succeeded", "failed", "cancelled"]
@@ -22,6 +23,7 @@ _STATUSES = ["queued", "running", "waiting", "succeeded", "failed", "cancelled"]
 
 @make("runs")
 @click.option("--status", type=click.Choice(_STATUSES), help="Only runs that stand so.")
+@click.option("--failed-by", metavar="ERROR", help="Only runs that failed with this error, such as StoreUnreachable; oldest first.")
 @click.option("--workflow", help="Only runs of this workflow.")
 @click.option("--tag", multiple=True, help="Only runs with this tag; may be given several times.")
 @click.option("--session", help="Only runs of this session.")
@@ -35,10 +37,10 @@ _STATUSES = ["queued", "running", "waiting", "succeeded", "failed", "cancelled"]
 @click.option("--limit", "-n", type=click.IntRange(1, 10_000), default=20, show_default=True, help="How many.")
 @click.option("--after", type=int, metavar="CURSOR", help="Go on behind a page: the cursor that it ended with.")
 @click.option("--tree", is_flag=True, help="Draw which run was forked from which.")
-def command(app: App, tree: bool, queue: str | None, **filters: Any) -> None:
+def command(app: App, tree: bool, queue: str | None, failed_by: str | None, **filters: Any) -> None:
     """List runs, newest first."""
     with app.open() as store:
-        page = store.runs(**_query(filters, queue))
+        page = store.runs(**_query(filters, queue)) if failed_by is None else Page(store.failed_by(failed_by, filters["limit"]))
         if app.out.as_json:
             app.out.data("runs", {"runs": [facts.of_run(run, app.hidden) for run in page], "next": page.next})
         elif tree:
@@ -67,7 +69,7 @@ def _print(app: App, store: Any, page: Any, queued: bool) -> None:
     head = ("RUN", "STATUS", "WORKFLOW", "CHECKPOINTS", "STORED", "UPDATED", "PLACE", "TAGS", "NOTE")
     rows = [
         (
-            shortened(store, run.id), run.status + ("*" if run.open else ""), cell(run.workflow or "", 30), f"{run.checkpoints:,}",
+            shortened(store, run.id) if app.out.terminal else run.id, run.status + ("*" if run.open else ""), cell(run.workflow or "", 30), f"{run.checkpoints:,}",
             size(run.stored_bytes), app.out.when(run.updated_at),
             _place(app, store, run) if queued else "", cell(", ".join(run.tags), 30), cell(app.hidden(run.note) or "", 60),
         )

@@ -10,6 +10,7 @@ from everstep.cli import facts, places
 from everstep.cli.app import App
 from everstep.cli.app import command as make
 from everstep.cli.hints import resuming
+from everstep.cli.naming import to_read
 from everstep.cli.plain import shown
 from everstep.cli.refs import REF
 from everstep.cli.text import cell, duration, plural, safe, size
@@ -23,7 +24,8 @@ _MANY = 10
 def command(app: App, ref: str, limit: int) -> None:
     """Show a run, or with RUN@7 one of its checkpoints."""
     with app.open() as store:
-        if "~" in ref or "@" in ref.removeprefix("@last"):
+        ref = to_read(app, store, ref)
+        if "~" in ref or "@" in ref:
             _checkpoint(app, store.checkpoint(ref))
         else:
             _run(app, store, store.get(ref), limit)

@@ -7,6 +7,7 @@ import click
 from everstep.cli.app import App
 from everstep.cli.app import command as make
 from everstep.cli.loading import load_newest_good
+from everstep.cli.naming import to_read
 from everstep.cli.paths import parse, pick
 from everstep.cli.plain import dumps, pretty, to_json, whole
 from everstep.cli.refs import REF
@@ -22,6 +23,7 @@ def command(app: App, ref: str, path: str | None, newest_good: bool, full: bool,
     """Print the state of a checkpoint, or what stands at PATH in it: messages[2].content."""
     where = parse(path) if path else ()
     with app.open() as store:
+        ref = to_read(app, store, ref)
         if newest_good:
             name, state = load_newest_good(app, store, ref)
         else:

@@ -7,6 +7,7 @@ import click
 from everstep.cli import facts
 from everstep.cli.app import App
 from everstep.cli.app import command as make
+from everstep.cli.naming import to_change
 from everstep.cli.refs import REF
 
 
@@ -16,7 +17,7 @@ from everstep.cli.refs import REF
 def command(app: App, ref: str, name: str) -> None:
     """Give the checkpoint REF the name NAME: RUN@NAME is it from then on."""
     with app.open() as store:
-        one = store.checkpoint(ref)
+        one = store.checkpoint(to_change(store, ref))
         store.tag(one.ref, name)
         one = store.checkpoint(one.ref)
     if app.out.as_json:

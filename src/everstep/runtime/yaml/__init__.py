@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from everstep.errors import InvalidWorkflow
-from everstep.runtime.context import current, frame
+from everstep.runtime.context import current
 from everstep.runtime.off import OffRun
+from everstep.runtime.owner import place
 from everstep.runtime.workflow import Workflow
 from everstep.runtime.yaml.calls import Calls
 from everstep.runtime.yaml.compatible import reasons
@@ -43,7 +44,7 @@ def load(path: str | os.PathLike[str], text: str | None = None) -> Workflow:
     folder = str(file.absolute().parent) if text is None else None
 
     def function(**inputs: Any) -> Any:
-        run = current() if frame.get() is not None else OffRun(None, None)  # simply called
+        run = current() if place() is not None else OffRun(None, None)  # simply called
         if run.report.changed:  # an operator let it go on, although its inputs may have been declared otherwise
             inputs = {name: value for name, value in inputs.items() if name in document.inputs}
         scope = Scope(run, document.file, document.given(inputs))

@@ -16,6 +16,7 @@ from everstep.errors import LimitExceeded, Unstorable
 from everstep.runtime.context import Frame, frame
 from everstep.runtime.off import OffRun
 from everstep.runtime.operations import as_text
+from everstep.runtime.owner import within
 from everstep.runtime.run import Run
 from everstep.runtime.step_options import StepOptions
 from everstep.runtime.steps import begin, drive
@@ -102,8 +103,7 @@ class Calls:
 
 
 def _here(run: Run) -> Frame:
-    here = frame.get()
-    return here if here is not None and here.run is run else run._root
+    return within(run) or run._root
 
 
 def _keeping(function: Any, keep: Keep) -> Any:

@@ -66,7 +66,7 @@ class _Line:
 
     def __init__(self, tasks: Sequence[Task]):
         self._left = list(reversed(tasks))
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self.stopped = False
 
     def work_until(self, over: threading.Event) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from everstep import clock as clocks
+from everstep import system
 from everstep.backends.base import Backend, Query
 from everstep.backends.queues import LIMITS, Limits
 from everstep.codec.frame import Framer
@@ -61,7 +62,7 @@ class _Doctor:
     def all(self) -> Checkup:
         checkup = Checkup()
         parts: tuple[Callable[[], Iterator[Finding]], ...] = (
-            self._engine, self._place, self._space, self._witness, self._manifest, self._runs, self._queues, self._size, self._verified, self._cleaned,
+            self._system, self._engine, self._place, self._space, self._left_behind, self._witness, self._manifest, self._runs, self._queues, self._size, self._verified, self._cleaned,
         )  # fmt: skip
         try:
             self._health = self._backend.health()
@@ -77,6 +78,16 @@ class _Doctor:
             except EverstepError as error:
                 checkup.findings.append(_damaged(part.__name__.strip("_"), error))
         return checkup
+
+    def _system(self) -> Iterator[Finding]:
+        if "path" not in self._health:
+            return  # a server or memory: nothing here depends on this system
+        name, tested = system.name(), " and ".join(system.TESTED)
+        sync = "F_FULLFSYNC" if system.needs_full_sync() else "fsync"
+        boot = "each boot has an id" if clocks.clock.boot_id() != system.UNKNOWN_BOOT else "boots have no id, so leases end by lock or time"
+        paths = "noticed" if system.has_marks() else "noticed for hard links only"
+        said = f"{name}: {sync} writes to the disk, {boot}, a second path to the store is {paths}"
+        yield Finding("ok", "system", said if name in system.TESTED else f"{said}; the test suites were run on {tested} only")
 
     def _engine(self) -> Iterator[Finding]:
         health = self._health
@@ -125,6 +136,15 @@ class _Doctor:
         if int(health.get("wal_bytes") or 0) > _LARGE_WAL:
             said = f"the WAL has {shown_size(int(health['wal_bytes']))}: somebody reads without end, and it cannot be merged"
             yield Finding("warn", "wal", said, "End programs that read the store for hours.")
+
+    def _left_behind(self) -> Iterator[Finding]:
+        """Copies that a killed creation or repair could not remove: they may hold everything that is in a store."""
+        if left := self._health.get("left_behind"):
+            from shlex import quote
+
+            files = "1 file" if len(left) == 1 else f"{len(left)} files"
+            said = f"{files} ({shown_size(sum(left.values()))}) of a creation or repair that was killed lie in its folder"
+            yield Finding("warn", "leftovers", said, "Remove them; no run needs them: rm " + " ".join(map(quote, left)))
 
     def _witness(self) -> Iterator[Finding]:
         if "seen" not in self._health:

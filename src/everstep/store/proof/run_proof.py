@@ -15,13 +15,14 @@ from everstep.errors import Damaged, EverstepError, StoreClosed
 from everstep.records import ZERO, Kind, Pruned, Record, RunRow, record_fault
 from everstep.shape import Shape, field
 from everstep.snapshot.saver import NO_DELTA
+from everstep.store.ahead import Ahead
 from everstep.store.bodies import contents
+from everstep.store.collection import no_collection
 from everstep.store.pace import Pace
 from everstep.store.proof.beside import Beside
 from everstep.store.proof.chunks import Allowance, Chunks, Recent
 from everstep.store.proof.mirror import Mirror
 from everstep.store.proof.report import Depth, Problem
-from everstep.store.reading import no_collection
 
 _AT_ONCE = 500
 _LOOKS = 5
@@ -35,6 +36,8 @@ class RunProof(Shape):
     backend: Backend
     depth: Depth
     pace: Pace
+    ahead: Ahead | None = None
+    """The backend once more, if it reads ahead."""
     records: int = 0
     families: dict[bytes, Chunks] = field(default_factory=dict)
     """Those that are looked at; who is done with one takes it out."""
@@ -62,6 +65,8 @@ class RunProof(Shape):
         """Look once. The row is read after what stands beside it, which may be about its newest checkpoint, and after the chunks were listed,
         which may be its newest; only a first look that does not go so deep takes it as it was."""
         beside = None
+        if again and self.ahead is not None:
+            self.ahead.forget(row.id)
         try:
             beside = Beside.of(self.backend, row.id)
             if self.depth == "full":

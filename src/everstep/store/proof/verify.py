@@ -20,12 +20,13 @@ from everstep.backends.base import Backend, Query
 from everstep.errors import Damaged, EverstepError, InvalidArgument, StoreClosed
 from everstep.records import RunRow, Status
 from everstep.store import places
+from everstep.store.ahead import ahead_of
 from everstep.store.pace import Pace, Progress, TimeOver
 from everstep.store.proof.report import Depth, Problem, Report
 from everstep.store.proof.run_proof import RunProof
 
 __all__ = ["Depth", "Problem", "Report", "verify"]
-_AT_ONCE = 500
+_AT_ONCE, _HEADS_AT_ONCE = 500, 2000
 _OVER = (Status.SUCCEEDED, Status.CANCELLED)
 _MOST_MISSES = 10_000  # places that are tried one by one to find the next row that can be read
 
@@ -35,7 +36,8 @@ def verify(backend: Backend, depth: Depth = "quick", progress: Progress | None =
         raise InvalidArgument(f"{depth!r} is no depth", remedy="Use quick, records or full.")
     pace = Pace(progress, seconds)
     report = Report(depth)
-    proof = RunProof(backend, depth, pace)
+    ahead, backend = ahead_of(backend)
+    proof = RunProof(backend, depth, pace, ahead=ahead)
     check = _Check(backend, report, pace, proof)
     try:
         check.all()
@@ -191,7 +193,8 @@ class _Check:
 
     def _rows(self) -> Iterator[tuple[int, RunRow]]:
         """Every run, oldest first. A row that cannot be read is passed over, and those behind it are found all the same."""
-        after, limit, misses = 0, _AT_ONCE, 0
+        most = _HEADS_AT_ONCE if self._report.depth == "quick" else _AT_ONCE
+        after, limit, misses = 0, most, 0
         last = self._last_place()
         while True:
             try:
@@ -205,10 +208,12 @@ class _Check:
                         return
                 limit = 1
                 continue
+            if self._proof.ahead is not None:
+                self._proof.ahead.load(rows, heads=self._report.depth == "quick")
             yield from rows
             if len(rows) < limit:
                 return
-            after, limit = rows[-1][0], _AT_ONCE
+            after, limit = rows[-1][0], most
 
     def _last_place(self) -> int:
         """Where the newest run stands, as far as that can be told: behind it nobody needs to look."""

@@ -11,43 +11,31 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, get_args
 
 from everstep.backends.base import Backend, Query
 from everstep.clock import clock
 from everstep.codec.frame import Framer
-from everstep.errors import Conflict, Damaged, EverstepError, InvalidArgument, LeaseHeld, NotFound
-from everstep.records import CHILD, RunRow, Status
+from everstep.errors import Damaged, EverstepError, InvalidArgument
+from everstep.records import RunRow
 from everstep.shape import Shape, field
 from everstep.store.model import when
 from everstep.store.pace import Pace, Progress
 from everstep.store.refs import find_run
-from everstep.store.upkeep.gc import Collected, Collector, Foreseen, give_back
+from everstep.store.upkeep.deleting import Deleted, Deleter, trim_feed
+from everstep.store.upkeep.gc import Collected, Collector, Foreseen, give_back, to_give_back
 from everstep.store.upkeep.policies import Policies, forget
 from everstep.store.upkeep.prune import PrunePlan, Pruner
 from everstep.store.upkeep.retention import PROTECTED, Retention
-from everstep.store.upkeep.survey import labels_of, proved
 
 Given = Retention | Mapping[str, Any] | None
 Schedule = Literal["manual", "on_open", "daily", "weekly", "monthly"]
 SCHEDULED_SECONDS = 5.0  # a program that opens its store doesn't wait longer than this; the next one goes on
 _LAST = "cleanup.last"
 _AT_ONCE = 500
-_OVER = frozenset({Status.SUCCEEDED.value, Status.CANCELLED.value})
 _PERIODS = {"daily": "%Y-%m-%d", "weekly": "%G-%V", "monthly": "%Y-%m"}
-
-
-class Deleted(Shape, frozen=True):
-    """A run that goes, with the bytes of all that was its own."""
-
-    run: str
-    bytes: int
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.run} goes: {self.reason} ({self.bytes:,} bytes)"
 
 
 class Cleaned(Shape):
@@ -103,7 +91,9 @@ class Cleaner:
     def gc(self, dry_run: bool, compact: bool, progress: Progress | None) -> Collected:
         pace = Pace(progress, None)
         out = Collector(self._backend, pace).collect(dry_run)
-        if not dry_run:
+        if dry_run:
+            out.given_back = to_give_back(self._backend, out.freed)
+        else:
             out.given_back = self._backend.compact() if compact else give_back(self._backend, pace)
         pace.end("gc")
         return out
@@ -114,21 +104,27 @@ class Cleaner:
     def _pruner(self, given: Given, without: Collection[str] = ()) -> Pruner:
         return Pruner(self._backend, self._framer, self._policies(given).of, self._protected, without)
 
-    def clean(self, given: Given, dry_run: bool, seconds: float | None, delete: Callable[[RunRow], None]) -> Cleaned:
-        """All of it. `delete` removes a run."""
+    def clean(self, given: Given, dry_run: bool, seconds: float | None, delete: Callable[[Sequence[RunRow]], set[bytes]]) -> Cleaned:
+        """All of it. `delete` removes runs and gives the keys of those that are gone."""
         pace = Pace(None, seconds)
         policies = self._policies(given)
         out = Cleaned(dry_run=dry_run)
         unread: list[str] = []
         rows = rows_of(self._backend, unread)
-        gone = set(self._delete(rows, policies, out, delete, pace))
+        deleter = Deleter(self._backend, policies, self._protected, delete if not dry_run else None, pace)
+        out.deleted = deleter.all(rows)
+        gone = deleter.gone
+        if gone and not dry_run:
+            trim_feed(self._backend, pace)
         left = [(place, row) for place, row in rows if row.key not in gone]
         without = {row.id for _, row in rows if row.key in gone}
         out.pruned = self._pruner(given, without).prune(left, pace, dry_run=dry_run, whole=True)
         out.pruned.unread = unread
         out.collected = Collector(self._backend, pace, _foreseen(gone, left, out.pruned) if dry_run else None).collect(dry_run)
         out.collected.complete = out.collected.complete and out.pruned.complete and not pace.over
-        if not dry_run:
+        if dry_run:
+            out.collected.given_back = to_give_back(self._backend, out.freed)
+        else:
             out.collected.given_back = give_back(self._backend, pace)
             for run in policies.runs():
                 if self._backend.run(run) is None:
@@ -137,47 +133,6 @@ class Cleaner:
         if not dry_run:
             self._backend.set_fact(_LAST, _said(out))
         return out
-
-    def _delete(
-        self, rows: list[tuple[int, RunRow]], policies: Policies, out: Cleaned, delete: Callable[[RunRow], None], pace: Pace
-    ) -> Iterator[bytes]:
-        """Runs that ended long enough ago; newest first, so that forks go before what they were forked from. Gives their keys."""
-        there = {row.id: row for _, row in rows}
-        forks: dict[str | None, set[str]] = {}
-        family: dict[bytes, int] = {}
-        for _, row in rows:
-            family[row.family] = family.get(row.family, 0) + 1
-            if row.parent is not None and row.parent_number != CHILD:
-                forks.setdefault(row.parent, set()).add(row.id)
-        for _, row in reversed(rows):
-            policy = policies.of(row)
-            reason = None if policy is None else self._over(row, policy.retention)
-            if reason is None or forks.get(row.id) or _wanted(row, there) or pace.over:
-                continue
-            try:
-                weight = _weight(self._backend, row, family[row.family] == 1)
-                if not out.dry_run:
-                    delete(row)
-            except (Conflict, LeaseHeld, NotFound, Damaged):
-                continue  # somebody uses it again, or was faster; of a damaged one more is said when it is to be pruned
-            out.deleted.append(Deleted(row.id, weight, reason))
-            family[row.family] -= 1
-            if row.parent is not None:
-                forks.get(row.parent, set()).discard(row.id)
-            there.pop(row.id)
-            yield row.key
-
-    def _over(self, row: RunRow, retention: Retention) -> str | None:
-        """Why a run can go as a whole, or None."""
-        age = clock.now_us() - row.updated_at
-        within = retention.within_us
-        if retention.completed != "delete" or row.status not in _OVER or row.worker is not None or within is None or age < within:
-            return None
-        try:
-            tags = {*row.tags, *(tag for names in labels_of(self._backend, row).tags.values() for tag in names)}
-        except Damaged:
-            return None  # nobody knows what protects it
-        return None if tags & set(self._protected) else f"it has {row.status} longer ago than keep_within={retention.keep_within}"
 
 
 def rows_of(backend: Backend, problems: list[str]) -> list[tuple[int, RunRow]]:
@@ -202,18 +157,6 @@ def rows_of(backend: Backend, problems: list[str]) -> list[tuple[int, RunRow]]:
             break
         limit = _AT_ONCE
     return found
-
-
-def _wanted(row: RunRow, there: dict[str, RunRow]) -> bool:
-    """Whether a run was called by one that has not ended: when that is played back, it asks what came of this one."""
-    caller = there.get(row.parent) if row.parent is not None and row.parent_number == CHILD else None
-    return caller is not None and caller.status not in _OVER
-
-
-def _weight(backend: Backend, row: RunRow, last: bool) -> int:
-    """The bytes that go with a run; with the last one of a family, all chunks of that."""
-    bodies = sum(len(record.body or b"") for record in proved(backend, row)) + sum(len(base.body) for base in backend.bases(row.id))
-    return bodies + (sum(backend.chunk_sizes(row.family).values()) if last else 0)
 
 
 def _foreseen(deleted: set[bytes], rows: list[tuple[int, RunRow]], pruned: PrunePlan) -> Foreseen:

@@ -9,13 +9,14 @@ where a run itself has vanished, nothing at all.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from everstep.backends.base import Backend, Query
 from everstep.codec.frame import unwrap
 from everstep.errors import Damaged
 from everstep.records import RunRow
 from everstep.shape import Shape, field
+from everstep.store.ahead import ahead_of
 from everstep.store.pace import Pace, TimeOver
 from everstep.store.reachable import Reach, contents_of
 from everstep.store.refs import verified
@@ -37,14 +38,14 @@ class Collected(Shape):
     kept: int = 0
     """How many chunks are referred to."""
     given_back: int = 0
-    """Bytes that the store gave back to the system."""
+    """Bytes that the store gave back to the system; of a dry run, about how many it would."""
     problems: list[str] = field(default_factory=list)
     dry_run: bool = False
     complete: bool = True
 
     def __str__(self) -> str:
         what = f"{self.chunks} chunks of {self.families} families {'would be ' if self.dry_run else ''}freed, {self.freed:,} bytes"
-        rest = "" if self.dry_run else f"; {self.given_back:,} bytes given back"
+        rest = f"; about {self.given_back:,} bytes would be given back" if self.dry_run else f"; {self.given_back:,} bytes given back"
         return "\n".join([f"{what}; {self.kept} chunks stay{rest}", *self.problems])
 
 
@@ -61,11 +62,11 @@ class Collector:
     """One gc of a store."""
 
     def __init__(self, backend: Backend, pace: Pace, foreseen: Foreseen | None = None):
-        self._backend = backend
+        self._ahead, self._backend = ahead_of(backend)
         self._pace = pace
         self._foreseen = foreseen or Foreseen()
         self._after = 0
-        self._runs: dict[bytes, list[RunRow]] = {}
+        self._runs: dict[bytes, list[tuple[int, RunRow]]] = {}
 
     def collect(self, dry_run: bool) -> Collected:
         out = Collected(dry_run=dry_run)
@@ -74,35 +75,44 @@ class Collector:
             families = self._backend.families()
             self._pace.total += len(families)
             self._list()
-            for family in families:
-                self._family(family, out)
-                self._pace.on(1, "gc")
+            for page, stamp in self._pages(families):
+                for family in page:
+                    self._family(family, stamp, out)
+                    self._pace.on(1, "gc")
         except Damaged as error:
             out.problems.append(f"nothing is freed: {error.message}")
         except TimeOver:
             out.complete = False
         return out
 
+    def _pages(self, families: Sequence[bytes]) -> Iterator[tuple[Sequence[bytes], int]]:
+        """Families in pages whose runs are read ahead, with the number of the newest write before that: what is newer is never freed."""
+        for first in range(0, len(families), _AT_ONCE):
+            page = families[first : first + _AT_ONCE]
+            stamp = self._backend.manifest().writes
+            rows = [pair for family in page for pair in self._runs.get(family, ())]
+            self._ahead.load(rows if len(rows) <= 2 * _AT_ONCE else ())
+            yield page, stamp
+
     def _list(self) -> None:
         """The runs that were created since this was asked last."""
         while True:
             rows = self._backend.runs(Query(oldest_first=True, after=self._after, limit=_AT_ONCE))
             for self._after, row in rows:
-                self._runs.setdefault(verified(row).family, []).append(row)
+                self._runs.setdefault(verified(row).family, []).append((self._after, row))
             if len(rows) < _AT_ONCE:
                 return
 
-    def _family(self, family: bytes, out: Collected) -> None:
-        stamp = self._backend.manifest().writes
+    def _family(self, family: bytes, stamp: int, out: Collected) -> None:
         if self._all_deleted(family):
             return  # its chunks go with its last run
         out.families += 1
+        stored = self._backend.chunk_sizes(family)
         try:
-            reached = self._mark(family)
+            reached = self._mark(family, stored)
         except Damaged as error:
             out.problems.append(f"family {family.hex()[:16]}: nothing is freed, because it is damaged: {error.message}")
             return
-        stored = self._backend.chunk_sizes(family)
         loose = [digest for digest in stored if digest not in reached]
         out.kept += len(stored) - len(loose)
         if out.dry_run:
@@ -113,16 +123,17 @@ class Collector:
 
     def _all_deleted(self, family: bytes) -> bool:
         runs = self._runs.get(family, [])
-        return bool(runs) and all(row.key in self._foreseen.deleted for row in runs)
+        return bool(runs) and all(row.key in self._foreseen.deleted for _, row in runs)
 
-    def _mark(self, family: bytes) -> set[bytes]:
+    def _mark(self, family: bytes, stored: Collection[bytes]) -> set[bytes]:
         """Every chunk that is reached from any run of the family, also from one that was forked meanwhile."""
         reach = Reach(lambda digests: self._backend.chunks(family, digests))
         reached: set[bytes] = set()
         looked_at: set[bytes] = set()
         while True:
-            self._list()
-            runs = [row for row in self._runs.get(family, []) if row.key not in looked_at]
+            if not reached.issuperset(stored):  # only where something would be freed does it matter who came meanwhile
+                self._list()
+            runs = [row for _, row in self._runs.get(family, []) if row.key not in looked_at]
             if not runs:
                 return reached
             for row in runs:
@@ -141,6 +152,8 @@ class Collector:
             try:
                 return reach.of(self._contents(verified(now)))
             except Damaged:
+                if self._ahead.forget(row.id):
+                    continue  # what was read ahead may be from before a prune
                 if not gone(self._backend, row) and self._backend.pruned(row.id) == mark:
                     raise
 
@@ -190,3 +203,10 @@ def give_back(backend: Backend, pace: Pace) -> int:
             break
         given += part
     return given
+
+
+def to_give_back(backend: Backend, freed: int) -> int:
+    """About how many bytes the system would get: what is free already, and what would be freed. 0 where the engine does that by itself."""
+    health = backend.health()
+    pages, size = health.get("free_pages"), health.get("page_size")
+    return max(0, pages * size + freed) if isinstance(pages, int) and isinstance(size, int) else 0

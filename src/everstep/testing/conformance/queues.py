@@ -11,7 +11,7 @@ import pytest
 from everstep import clock as clocks
 from everstep.backends.base import Backend, Commit
 from everstep.backends.queues import LIMITS, START, Claim, Limits, Task
-from everstep.errors import AlreadyQueued, LeaseHeld, LostLease
+from everstep.errors import AlreadyQueued, LeaseHeld, LostLease, RunExists
 from everstep.records import RunRow, Worker
 from everstep.testing.conformance.suite import OpenHandle, Suite
 from everstep.testing.rows import new_letter, new_run, new_worker, next_commit
@@ -61,6 +61,44 @@ class QueuesSuite(Suite):
         with pytest.raises(LeaseHeld):
             backend.acquire(row.id, new_worker())
         assert self.computed(backend) == backend.manifest().total
+
+    def wanted(self, name: str, **task: object) -> Commit:
+        """The commit that creates a run in a queue."""
+        row = new_run(name, status="queued", workflow="w")
+        letters = [new_letter(row, START, clocks.clock.now_us())]
+        return Commit(row, None, letters=letters, task=Task(**({"queue": "q"} | task)))  # type: ignore[arg-type]
+
+    def test_many_runs_are_created_at_once_and_doubles_are_told_apart(self, backend: Backend) -> None:
+        self.enqueue(backend, "old", dedupe="x")
+        asked = [self.wanted("a"), self.wanted("b", dedupe="x"), self.wanted("c", dedupe="y"), self.wanted("d", dedupe="y")]
+        assert backend.create([*asked, self.wanted("old", queue="z")], ["old"]) == [True, False, True, False, False]
+        assert [place.run for place in backend.places()] == ["old", "a", "c"]
+        assert backend.run("b") is None
+        assert self.computed(backend) == backend.manifest().total
+        assert backend.manifest().runs == 3
+        assert backend.create([]) == []
+
+    def test_where_one_id_is_taken_none_of_many_is_created(self, backend: Backend) -> None:
+        self.enqueue(backend, "old")
+        before = backend.manifest().total
+        for asked in (["a", "old", "b"], ["old", "a"], ["a", "b", "old"]):
+            with pytest.raises(RunExists):
+                backend.create([self.wanted(name) for name in asked])
+            assert [place.run for place in backend.places()] == ["old"]
+            assert backend.manifest().total == before == self.computed(backend)
+        assert backend.create([self.wanted("a")]) == [True]
+
+    def test_workers_are_listed_while_they_live(self, backend: Backend) -> None:
+        first, second = new_worker(), new_worker()
+        second.started_at = first.started_at + 1
+        assert backend.living() == []
+        backend.introduce(second)
+        backend.introduce(first)
+        assert [worker.id for worker in backend.living()] == [first.id, second.id]
+        first.expires_boot = clocks.clock.boot_us() - 1
+        first.expires_at = clocks.clock.now_us() - 1
+        backend.renew(first)
+        assert [worker.id for worker in backend.living()] == [second.id]
 
     def test_nothing_is_given_where_nothing_waits_or_nothing_is_asked_for(self, backend: Backend) -> None:
         assert self.claimed(backend, 5) == []

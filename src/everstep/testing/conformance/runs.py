@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from everstep.backends.base import Backend, Commit, Query
-from everstep.errors import Conflict, LostLease, NotFound, RunExists, StoreClosed
+from everstep.errors import Conflict, Damaged, DamagedRun, LostLease, NotFound, RunExists, StoreClosed
 from everstep.records import ZERO, Tag
 from everstep.testing.conformance.suite import OpenHandle, Suite
 from everstep.testing.rows import new_letter, new_run, new_worker, next_commit
@@ -22,6 +22,20 @@ class RunsSuite(Suite):
 
     def test_an_unknown_run_is_none(self, backend: Backend) -> None:
         assert backend.run("nobody") is None
+
+    def test_a_row_that_is_older_than_its_records_is_refused(self, backend: Backend) -> None:
+        """A disk that lost a write leaves such a row. It is good in itself, and must not be read or written as if it were the newest."""
+        if not backend.durable:
+            pytest.skip("in memory, a row and its records are one object")
+        row = self.create(backend, "stale", checkpoints=2)
+        old = row.sealed(note="as it was")
+        backend.commit(Commit(old, row, next_commit(row, b"state").records))
+        for read in (lambda: backend.run("stale"), lambda: backend.runs(Query()), lambda: backend.acquire("stale", new_worker(10))):
+            with pytest.raises(DamagedRun, match="older than its records"):
+                read()
+        with pytest.raises(Damaged):
+            self.advance(backend, old)
+        assert [record.seq for record in backend.records("stale", 1, 99)] == [1, 2, 3]
 
     def test_an_id_that_is_taken_is_refused_and_the_first_run_stays(self, backend: Backend) -> None:
         first = self.create(backend, "taken")
@@ -62,6 +76,19 @@ class RunsSuite(Suite):
         assert backend.chunks(fork.family, [b"d" * 32]) == {b"d" * 32: b"frame"}
         backend.delete(fork)
         assert backend.families() == []
+
+    def test_many_runs_are_deleted_at_once_but_those_that_moved_on_or_are_held(self, backend: Backend) -> None:
+        rows = [self.create(backend, f"r{n}", checkpoints=1) for n in range(5)]
+        self.advance(backend, rows[1])
+        held = backend.acquire(rows[2].id, new_worker())
+        gone = backend.delete_many([*rows[:2], held, *rows[3:], new_run("ghost")])
+        assert gone == {rows[0].key, rows[3].key, rows[4].key}
+        assert [backend.run(row.id) is not None for row in rows] == [False, True, True, False, False]
+        assert {stone.id for stone in backend.tombstones()} == {"r0", "r3", "r4"}
+        census = backend.census()
+        assert (census.total, census.runs) == (census.found_total, census.found_runs)
+        assert backend.check() == []
+        assert backend.delete_many([]) == set()
 
     def test_a_run_that_moved_on_is_not_deleted(self, backend: Backend) -> None:
         old = self.create(backend)

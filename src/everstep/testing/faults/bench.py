@@ -46,6 +46,7 @@ class Bench:
 
     def __init__(self, sample: Sample, folder: Path):
         folder.mkdir(parents=True)
+        self.sample = sample
         self.path = folder / NAME
         self.closed, self.killed, self.earlier, self.earlier_killed, self.other = (
             files_of(path) for path in (sample.closed, sample.killed, sample.earlier, sample.earlier_killed, sample.other)

@@ -5,29 +5,32 @@ opened as any store is, and judged by the lines of the log that stand before tha
 acknowledgement all that was not synced is always lost, too: that is where a store without enough syncs shows itself. Some
 states are the beginning of another record: the power goes again while the store recovers and the program goes on.
 
+The folder of the store is created by Everstep inside the recorded folder, so its own name can be lost, too.
 A store that is refused or reports damage after a mere loss of power has lost what was acknowledged: it counts as lost.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import islice
 from multiprocessing.connection import Connection
 from pathlib import Path
 from random import Random
+from unittest.mock import patch
 
 import apsw
 
+from everstep.backends import sqlite_file
 from everstep.testing.faults.actor import Actor
 from everstep.testing.faults.count import Count, Progress
 from everstep.testing.faults.log import Log
 from everstep.testing.faults.power_disk import FATES, Disk, State
 from everstep.testing.faults.power_vfs import Op, Recorder
 from everstep.testing.faults.verdict import Verdict, judge
-from everstep.testing.faults.workload import Workload
+from everstep.testing.faults.workload import OWN_PLACE, Workload
 
 SHORT, DEEP = (440, 40, 2), (10_000, 300, 5)
 """How many states of the first crash; of a second one while the program goes on after the first; and how often that."""
@@ -58,23 +61,23 @@ class _Noted(Log):
         self._recorder.note(line)
 
 
-def record(folder: Path, seed: int, weak: bool = False) -> list[Op]:
+def record(folder: Path, seed: int, broken: str = "") -> list[Op]:
     """All that the workload does to the files of its store, from its beginning or from what is in the folder already.
 
     In a process of its own: nobody of before the crash lives after it.
     """
     (folder / "store").mkdir(parents=True, exist_ok=True)
-    with Actor(_recorded, str(folder), seed, weak) as actor:
+    with Actor(_recorded, str(folder), seed, broken) as actor:
         ops: list[Op] = actor.hear()
     return ops
 
 
-def _recorded(pipe: Connection, folder: str, seed: int, weak: bool) -> None:
+def _recorded(pipe: Connection, folder: str, seed: int, broken: str) -> None:
     recorder = Recorder(Path(folder, "store"))
     log = _Noted(Path(folder, "log"), recorder)
     recorder.note(Path(folder, "log").read_bytes())
-    with recorder.recording(), _synchronous_normal() if weak else nullcontext():
-        Workload(Path(folder), seed, log, wal_bytes=WAL_BYTES).play()
+    with recorder.recording(), _BROKEN[broken]():
+        Workload(Path(folder), seed, log, place=OWN_PLACE, wal_bytes=WAL_BYTES).play()
     log.close()
     pipe.send(recorder.ops)
 
@@ -120,15 +123,16 @@ def put(found: Found, folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "store").mkdir(parents=True)
     found.state.write(folder / "store")
-    if "store.db-wal" in found.state.names and found.after % 5 == 0:  # the index of a WAL is never synced: it is gone, or it is anything
-        (folder / "store" / "store.db-shm").write_bytes(Random(found.after).randbytes(32 << 10))  # noqa: S311 -- has to be the same each time
+    wal = folder / f"{OWN_PLACE}-wal"
+    if wal.exists() and found.after % 5 == 0:  # the index of a WAL is never synced: it is gone, or it is anything
+        wal.with_name("store.db-shm").write_bytes(Random(found.after).randbytes(32 << 10))  # noqa: S311 -- has to be the same each time
     (folder / "log").write_bytes(found.log)
 
 
 def judged(found: Found, folder: Path, seed: int, go_on: bool) -> Verdict:
     """Open what was found, as after a restart."""
     put(found, folder)
-    return judge(folder, seed, go_on=go_on)
+    return judge(folder, seed, go_on=go_on, place=OWN_PLACE)
 
 
 def _add(count: Count, verdict: Verdict, found: Found) -> None:
@@ -164,12 +168,22 @@ def run(folder: Path, *, deep: bool, seed: int = 0, progress: Progress = None) -
             put(found, folder / "again")
             sweep(record(folder / "again", seed), folder / "found", again, seed, count, progress)
         count.tell_canary("synchronous=NORMAL", canary(folder / "canary", seed))
+        count.tell_canary("a folder that is not synced in its parent", forgotten_parent_is_caught(folder / "parent", seed))
     return count
 
 
 def canary(folder: Path, seed: int = 0) -> bool:
     """Whether a store that syncs at merges only, as SQLite does by itself in many set-ups, is caught losing what it acknowledged."""
-    ops = record(folder / "recorded", seed, weak=True)
+    return _is_caught(folder, seed, "synchronous=NORMAL")
+
+
+def forgotten_parent_is_caught(folder: Path, seed: int = 0) -> bool:
+    """Whether a store is caught that creates its folder and never syncs the folder above."""
+    return _is_caught(folder, seed, "forgotten parent")
+
+
+def _is_caught(folder: Path, seed: int, broken: str) -> bool:
+    ops = record(folder / "recorded", seed, broken)
     caught = 0
     lost = {index: ["lost"] for index, op in enumerate(ops) if op.what == "note"}
     for found in _played(ops, lost, Random(seed)):  # noqa: S311 -- has to be the same each time
@@ -194,3 +208,18 @@ def _synchronous_normal() -> Iterator[None]:
         yield
     finally:
         apsw.connection_hooks.remove(weaken)
+
+
+@contextmanager
+def _forgotten_parent() -> Iterator[None]:
+    """Folders that are created inside the block are not synced in the folder above."""
+    with patch.object(sqlite_file, "sync_parents", lambda folder: None):
+        yield
+
+
+_BROKEN: dict[str, Callable[[], AbstractContextManager[None]]] = {
+    "": nullcontext,
+    "synchronous=NORMAL": _synchronous_normal,
+    "forgotten parent": _forgotten_parent,
+}
+"""What a store that is broken on purpose does wrong, by name."""

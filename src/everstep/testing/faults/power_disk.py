@@ -41,11 +41,13 @@ class State:
         first: dict[int, Path] = {}
         for name, file in sorted(self.names.items()):
             path = folder / name
+            if not path.parent.is_dir():
+                continue
             if not file:
                 path.mkdir()
             elif file in first:
                 path.hardlink_to(first[file])
-            elif path.parent.is_dir():
+            else:
                 path.write_bytes(self.contents.get(file, b""))
                 first[file] = path
 

@@ -30,6 +30,7 @@ HARNESSES = (
     "power",
     "flips",
     "files",
+    "stale",
     "writers",
     "takeovers",
     "beside",

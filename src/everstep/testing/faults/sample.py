@@ -95,7 +95,7 @@ def build(folder: Path) -> Sample:
 def _make(path: Path, sample: Sample, moments: tuple[str, str, str]) -> None:
     """A store in three sessions, copied at three moments: between the first two, in the second, in the third."""
     path.parent.mkdir(parents=True)
-    _with_small_pages(path)
+    with_small_pages(path)
     with everstep.open(path) as store, patch.object(sqlite_feed, "_FULL", SHORT_PARTS):
         _pruned(store)
         with eager():
@@ -107,7 +107,7 @@ def _make(path: Path, sample: Sample, moments: tuple[str, str, str]) -> None:
             _copy(path, sample, moment)
 
 
-def _with_small_pages(path: Path) -> None:
+def with_small_pages(path: Path) -> None:
     """An empty store whose pages are so small that few of their bits are unused: what is flipped means something more often."""
     everstep.open(path).close()
     with closing(apsw.Connection(str(path))) as connection:

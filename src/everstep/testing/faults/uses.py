@@ -20,7 +20,7 @@ MOST_LOOKED_AT = 200
 class Opened:
     """A store that is opened by the first call, and not there if that failed."""
 
-    def __init__(self, path: Path):
+    def __init__(self, path: Path | str):
         self.path = path
         self._store: Store | None = None
 
@@ -38,8 +38,8 @@ class Opened:
             self._store.close()
 
 
-def uses(path: Path, names: list[str]) -> Iterator[Use]:
-    """Each call with its name."""
+def uses(path: Path | str, names: list[str]) -> Iterator[Use]:
+    """Each call with its name. A text is the address of a store on a server."""
     opened = Opened(path)
     yield "open", opened.open
     yield from _reading(opened)
@@ -54,7 +54,8 @@ def uses(path: Path, names: list[str]) -> Iterator[Use]:
     yield "a new run", lambda: _go_on(opened.store, "new")
     yield "verify after all", lambda: opened.store.verify("full")
     yield "close", opened.close
-    yield "repair", lambda: everstep.repair(path, path.with_name("repaired.db"))
+    if isinstance(path, Path):
+        yield "repair", lambda: everstep.repair(path, path.with_name("repaired.db"))
 
 
 def _reading(opened: Opened) -> Iterator[Use]:
@@ -64,7 +65,7 @@ def _reading(opened: Opened) -> Iterator[Use]:
     yield "stats", lambda: opened.store.stats()
     yield "due", lambda: opened.store.due()
     yield "upgrades", lambda: opened.store.upgrades(True)
-    yield "@last", lambda: opened.store.load("@last")
+    yield "the run written last", lambda: opened.store.load(str(opened.store.backend.manifest().last))
 
 
 def _reading_run(opened: Opened, name: str) -> Iterator[Use]:

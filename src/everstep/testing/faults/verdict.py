@@ -19,7 +19,7 @@ import everstep
 from everstep.errors import EverstepError, PrunedCheckpoint
 from everstep.testing.faults import model
 from everstep.testing.faults.log import Entry, digest_of, read_log
-from everstep.testing.faults.workload import Workload
+from everstep.testing.faults.workload import PLACE, Workload
 
 QUEUED = tuple(run for jobs in model.JOBS for run in jobs)
 RUNS = ("loop", "fork", "flow", "gone", *QUEUED)
@@ -237,27 +237,25 @@ def look(store: everstep.Store, entries: list[Entry], seed: int = 0) -> Verdict:
     return Look(store, entries, seed, Verdict()).all()
 
 
-def judge(folder: Path, seed: int = 0, *, go_on: bool = True, play: Callable[[Path, int], object] | None = None) -> Verdict:
+def judge(
+    folder: Path, seed: int = 0, *, go_on: bool = True, play: Callable[[Path, int], object] | None = None, place: str = PLACE
+) -> Verdict:
     """The verdict on what a crash left in a workload's folder: read, then played to its end and read again."""
-    verdict = _reopened(folder, seed, ended=False)
+    verdict = _reopened(folder, seed, place, ended=False)
     if go_on and verdict.ok:
         try:
-            (play or _play)(folder, seed)
+            play(folder, seed) if play is not None else Workload(folder, seed, place=place).play()
         except EverstepError as error:
             verdict.lost.append(f"it cannot go on: {type(error).__name__}: {error.message}")
             return verdict
-        again = _reopened(folder, seed, ended=True)
+        again = _reopened(folder, seed, place, ended=True)
         for kind in Verdict.__slots__:
             getattr(verdict, kind).extend(f"after going on: {what}" for what in getattr(again, kind))
     return verdict
 
 
-def _play(folder: Path, seed: int) -> None:
-    Workload(folder, seed).play()
-
-
-def _reopened(folder: Path, seed: int, ended: bool) -> Verdict:
-    path, entries, verdict = folder / "store" / "store.db", read_log(folder / "log"), Verdict()
+def _reopened(folder: Path, seed: int, place: str, ended: bool) -> Verdict:
+    path, entries, verdict = folder / place, read_log(folder / "log"), Verdict()
     try:
         store = everstep.open(path, create=False)
     except EverstepError as error:
@@ -275,7 +273,8 @@ def _reopened(folder: Path, seed: int, ended: bool) -> Verdict:
 
 def leftovers(path: Path) -> list[str]:
     """What lies beside a store that is closed and should not."""
-    found = [p.name for p in path.parent.iterdir() if p != path and p.name not in (f"{path.name}-seen", f"{path.name}-locks")]
+    ours = (path.name, f"{path.name}-seen", f"{path.name}-locks", ".gitignore")
+    found = [p.name for p in path.parent.iterdir() if p.name not in ours]
     locks = path.with_name(f"{path.name}-locks")
     return sorted([*found, *(f"{locks.name}/{p.name}" for p in locks.glob("*"))])
 

@@ -5,6 +5,8 @@ workflow with a big result and a gate; a fork with an edit that goes on; a delet
 there and ended. Each part looks at what is there and does the rest, so that playing again after any crash comes to the same end. States and results are those of `model`.
 
     python -m everstep.testing.faults.workload FOLDER [SEED]      the store in FOLDER/store/store.db, the log in FOLDER/log
+
+`place` names the store inside FOLDER. With OWN_PLACE the store is in a folder that Everstep creates itself.
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ SESSIONS = (
 )
 BASE_EVERY = 3
 MERGE_FRAMES = 60
+PLACE, OWN_PLACE = "store/store.db", "store/.everstep/store.db"
 _playing: list[Workload] = []
 
 
@@ -55,9 +58,9 @@ def eager() -> Iterator[None]:
 class Workload:
     """One process's attempt at the program. `options` go to `everstep.open`."""
 
-    def __init__(self, folder: Path, seed: int = 0, log: Log | None = None, **options: Any):
-        self.path = folder / "store" / "store.db"
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+    def __init__(self, folder: Path, seed: int = 0, log: Log | None = None, place: str = PLACE, **options: Any):
+        self.path = folder / place
+        (folder / "store").mkdir(parents=True, exist_ok=True)
         self.seed = seed
         self.log = log or Log(folder / "log")
         self.options = options

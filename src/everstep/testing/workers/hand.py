@@ -20,10 +20,25 @@ from everstep.testing.workers.ledger import Ledger
 
 STEPS = 10
 CHAIN = "chain of steps"
+ACHAIN = "chain of steps, async"
+
+
+def _swallowed(call: Callable[[], Any]) -> Any:
+    try:
+        return call()
+    except Exception:  # noqa: BLE001 - programs do that
+        return "swallowed"
+
+
+def _wrapped(call: Callable[[], Any]) -> Any:
+    try:
+        return call()
+    except Exception as error:
+        raise RuntimeError("wrapped") from error
 
 
 def make_flow(ledger: Ledger, nap: float) -> Callable[..., Any]:
-    """A workflow whose result is the tokens of its steps, in their order."""
+    """A workflow whose result is the tokens of its steps, in their order; and the same, async. Both treat errors as badly as programs do."""
 
     def work(step: int) -> str:
         token = ledger.add(everstep.current().id, str(step))
@@ -32,8 +47,22 @@ def make_flow(ledger: Ledger, nap: float) -> Callable[..., Any]:
 
     def chain(steps: int) -> list[str]:
         run = everstep.current()
-        return [run.step("work", work, step) for step in range(steps)]
+        ways: list[Callable[[Callable[[], Any]], Any]] = [_swallowed, _wrapped, lambda call: call()]
+        retry = everstep.Retry(3, delay=0.01)
+        return [ways[n % 3](lambda n=n: run.step("work", work, n, retry=retry if n % 2 else None)) for n in range(steps)]  # type: ignore[misc]
 
+    async def achain(steps: int) -> list[str]:
+        run, found = everstep.current(), []
+        for step in range(steps):
+            try:
+                found.append(await run.step("work", work, step))
+            except Exception as error:
+                if step % 2:
+                    raise RuntimeError("wrapped") from error
+                found.append("swallowed")
+        return found
+
+    everstep.workflow(achain, name=ACHAIN)
     return everstep.workflow(chain, name=CHAIN)  # type: ignore[no-any-return]
 
 

@@ -3,6 +3,7 @@
     kills       one worker after the other, kill -9, and replaced
     restarts    the server stopped or killed -9, and started again, while workers are killed, too
     cuts        connections, before the request or before the reply
+    outages     the server is away for longer than anybody waits for it
 
 Nothing is waited for by time alone: a scene ends when no run is left in the queue, or when for too long none has got on.
 """
@@ -27,12 +28,13 @@ from everstep.testing.workers.crew import Crew
 from everstep.testing.workers.wire import Wire
 
 PATIENCE = 120.0
-NAMES = ("kills on SQLite", "kills on PostgreSQL", "restarts", "cuts")
+NAMES = ("kills on SQLite", "kills on PostgreSQL", "restarts", "cuts", "outages")
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How many workers drive how many runs; how long between two kills and between two restarts, in seconds; how rare cuts are."""
+    """How many workers drive how many runs; how long between two kills and between two restarts, in seconds; how rare cuts are; how many outages of
+    which lengths there are, and how long workers wait for the server before they give a run back."""
 
     workers: int
     runs: int
@@ -41,10 +43,22 @@ class Size:
     restart: float
     cut_one_of: int
     nap: float
+    outages: tuple[float, ...]
+    patience: float
 
 
-SHORT = Size(workers=3, runs=60, steps=hand.STEPS, kill=0.5, restart=1.0, cut_one_of=100, nap=0.1)
-DEEP = Size(workers=8, runs=2000, steps=hand.STEPS, kill=1.0, restart=10.0, cut_one_of=400, nap=0.1)
+SHORT = Size(workers=3, runs=60, steps=hand.STEPS, kill=0.5, restart=1.0, cut_one_of=100, nap=0.1, outages=(1.0, 2.0), patience=0.3)
+DEEP = Size(
+    workers=8,
+    runs=2000,
+    steps=hand.STEPS,
+    kill=1.0,
+    restart=10.0,
+    cut_one_of=400,
+    nap=0.1,
+    outages=(5.0, 33.0, 120.0, 15.0, 60.0),
+    patience=15.0,
+)
 
 
 @dataclass(slots=True)
@@ -74,11 +88,14 @@ class Trouble:
         self.done = 0
         self._most = most
 
-    def come(self) -> None:
-        if time.monotonic() >= self._next and (self._most is None or self.done < self._most):
-            self._do()
-            self.done += 1
-            self._next = time.monotonic() + self._every
+    def come(self) -> bool:
+        """Whether it was done now."""
+        if time.monotonic() < self._next or (self._most is not None and self.done >= self._most):
+            return False
+        self._do()
+        self.done += 1
+        self._next = time.monotonic() + self._every
+        return True
 
 
 def play(name: str, size: Size, folder: Path, seed: int = 0, server: Server | None = None) -> Tally:
@@ -123,7 +140,23 @@ def _cuts(tally: Tally, size: Size, folder: Path, rng: random.Random, server: Se
             tally.verdict.fault(f"not both kinds of cuts came: {wire.cuts}")
 
 
-_SCENES = dict(zip(NAMES, (_kills_on_sqlite, _kills_on_postgres, _restarts, _cuts), strict=True))
+def _outages(tally: Tally, size: Size, folder: Path, rng: random.Random, server: Server | None) -> None:
+    lengths = list(size.outages)
+
+    with Server.start() as own:
+
+        def away() -> None:
+            own.halt() if rng.random() < 0.5 else own.kill()
+            time.sleep(lengths.pop(0))
+            own.go_on()
+
+        trouble = Trouble(0.5, away, most=len(lengths))
+        _drive(tally, size, folder, own.database(), rng, trouble, kill=False, options={"patience": size.patience})
+        if lengths:
+            tally.verdict.fault(f"there was nothing left to do before all outages came: {lengths}")
+
+
+_SCENES = dict(zip(NAMES, (_kills_on_sqlite, _kills_on_postgres, _restarts, _cuts, _outages), strict=True))
 
 
 @contextmanager
@@ -136,15 +169,16 @@ def _served(server: Server | None) -> Iterator[Server]:
 
 
 def _drive(
-    tally: Tally, size: Size, folder: Path, url: str, rng: random.Random, trouble: Trouble | None = None, own: str = "", kill: bool = True
-) -> None:
+    tally: Tally, size: Size, folder: Path, url: str, rng: random.Random, trouble: Trouble | None = None, own: str = "", kill: bool = True,
+    options: dict[str, Any] | None = None,
+) -> None:  # fmt: skip
     """Enqueue, have workers drive it all while things break, and judge. `own`: another address of the same store, for this process."""
     path, log = folder / "ledger", folder / "log"
     path.touch()
     hand.make_flow(ledger.Ledger(path), 0.0)
     with everstep.open(own or url) as store:
-        runs = [store.enqueue(hand.CHAIN, size.steps, id=f"r{n}").id for n in range(size.runs)]
-        with Crew(size.workers, url, path, log, 8, size.nap, {}) as crew:
+        runs = [store.enqueue(hand.ACHAIN if n % 3 == 0 else hand.CHAIN, size.steps, id=f"r{n}").id for n in range(size.runs)]
+        with Crew(size.workers, url, path, log, 8, size.nap, options or {}) as crew:
             troubles = [trouble] if trouble is not None else []
             if kill:
                 troubles.append(Trouble(size.kill, lambda: crew.kill_one(rng)))
@@ -162,8 +196,9 @@ def _see_through(store: Store, troubles: list[Trouble]) -> bool:
     """Wait until nothing is left to be driven; False if nothing gets on."""
     before, limit = -1, time.monotonic() + PATIENCE
     while True:
-        for trouble in troubles:
-            trouble.come()
+        came = [trouble.come() for trouble in troubles]
+        if any(came):
+            limit = time.monotonic() + PATIENCE
         left = _left(store)
         if left == 0:
             return True

@@ -1,6 +1,7 @@
 -- What a store in PostgreSQL does in one round trip each. Installed with the tables of format 1; {schema} is the store's own schema.
 -- Each is one transaction, or a part of one. A refusal is a code, not an error, so that it does not take the others of a batch with it;
 -- and it is found out before anything is written. Locks are taken in one order: run, place, bucket, chunks.
+-- Functions that others call set the search path: a table, type or function of the same name in another schema must not take the place of ours.
 
 -- The digest of a row as a number, for the sum in the manifest.
 CREATE OR REPLACE FUNCTION {schema}.number_of(p_check bytea) RETURNS numeric LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
@@ -81,7 +82,7 @@ CREATE OR REPLACE FUNCTION {schema}.commit_run(
     p_old_labels text[] DEFAULT '{}', p_labels text[] DEFAULT '{}', p_old_items bytea[] DEFAULT '{}', p_items bytea[] DEFAULT '{}',
     p_queue text DEFAULT NULL, p_priority bigint DEFAULT 0, p_lane text DEFAULT NULL, p_dedupe text DEFAULT NULL,
     OUT code integer, OUT waiting bigint, OUT epoch_now bigint, OUT seq_now bigint
-) LANGUAGE plpgsql VOLATILE SET lock_timeout = '{lock_timeout}' AS $$
+) LANGUAGE plpgsql VOLATILE SET lock_timeout = '{lock_timeout}' SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_pk bigint;
     v_stamp bigint;
@@ -216,7 +217,7 @@ CREATE OR REPLACE FUNCTION {schema}.advance_run(
     p_bucket smallint, p_delta numeric, p_epoch bigint, p_was_seq bigint, p_was_check bytea, p_id text, p_at bigint, p_check bytea,
     p_kind text, p_note text, p_meta text, p_digest bytea, p_body bytea,
     OUT code integer, OUT waiting bigint, OUT epoch_now bigint, OUT seq_now bigint
-) LANGUAGE plpgsql VOLATILE SET lock_timeout = '{lock_timeout}' AS $$
+) LANGUAGE plpgsql VOLATILE SET lock_timeout = '{lock_timeout}' SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_pk bigint;
     v_number bigint;
@@ -251,7 +252,7 @@ $$;
 -- Add a tag to a checkpoint. 0: done, or it was there; 2: no such run; 4: no such checkpoint. A run of another key is another run.
 CREATE OR REPLACE FUNCTION {schema}.add_tag(
     p_bucket smallint, p_run text, p_key bytea, p_name text, p_number bigint, p_at bigint, p_check bytea
-) RETURNS integer LANGUAGE plpgsql VOLATILE SET lock_timeout = '{lock_timeout}' AS $$
+) RETURNS integer LANGUAGE plpgsql VOLATILE SET lock_timeout = '{lock_timeout}' SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_pk bigint;
 BEGIN
@@ -276,7 +277,7 @@ $$;
 -- Waits for nobody who commits to the run: it only keeps the run from being deleted meanwhile.
 CREATE OR REPLACE FUNCTION {schema}.post(
     p_bucket smallint, p_again boolean, p_run text, p_key bytea, p_name text, p_due bigint, p_at bigint, p_body bytea, p_check bytea
-) RETURNS integer LANGUAGE plpgsql VOLATILE SET lock_timeout = '{lock_timeout}' AS $$
+) RETURNS integer LANGUAGE plpgsql VOLATILE SET lock_timeout = '{lock_timeout}' SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_pk bigint;
     v_key bytea;
@@ -304,7 +305,7 @@ $$;
 -- Give or take a lease, if the row is still the one that was read; makes the new holder known in the same transaction. False: it is not.
 CREATE OR REPLACE FUNCTION {schema}.lease(
     p_bucket smallint, p_pk bigint, p_was_check bytea, p_epoch bigint, p_worker text, p_since bigint, p_check bytea, p_delta numeric
-) RETURNS boolean LANGUAGE plpgsql VOLATILE SET lock_timeout = '{lock_timeout}' AS $$
+) RETURNS boolean LANGUAGE plpgsql VOLATILE SET lock_timeout = '{lock_timeout}' SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     UPDATE {schema}.runs SET epoch = p_epoch, worker = p_worker, since = p_since, "check" = p_check
     WHERE pk = p_pk AND "check" = p_was_check;
@@ -329,7 +330,7 @@ $$;
 -- Remove a run with all that belongs to it, and its family's chunks if nobody of the family is left. False: it moved on.
 CREATE OR REPLACE FUNCTION {schema}.remove(
     p_bucket smallint, p_pk bigint, p_check bytea, p_at bigint, p_tombstone bytea, p_old_labels text[], p_old_items bytea[]
-) RETURNS boolean LANGUAGE plpgsql VOLATILE SET lock_timeout = '{lock_timeout}' AS $$
+) RETURNS boolean LANGUAGE plpgsql VOLATILE SET lock_timeout = '{lock_timeout}' SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_run {schema}.runs%ROWTYPE;
     v_sum numeric;
@@ -368,7 +369,7 @@ CREATE OR REPLACE FUNCTION {schema}.prune(
     p_bucket smallint, p_run text, p_was bytea, p_key bytea, p_ranges bytea, p_freed bigint, p_at bigint, p_numbers bytea, p_check bytea,
     p_seqs bigint[], p_digests bytea[], p_gone bigint[],
     p_base_numbers bigint[], p_base_ats bigint[], p_base_bodies bytea[], p_base_checks bytea[], p_chunks bytea[], p_frames bytea[]
-) RETURNS integer LANGUAGE plpgsql VOLATILE SET lock_timeout = '{lock_timeout}' AS $$
+) RETURNS integer LANGUAGE plpgsql VOLATILE SET lock_timeout = '{lock_timeout}' SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_pk bigint;
     v_family bytea;
@@ -409,7 +410,7 @@ $$;
 
 -- Remember something; a null value forgets it.
 CREATE OR REPLACE FUNCTION {schema}.set_fact(p_bucket smallint, p_name text, p_value text, p_check bytea) RETURNS void
-LANGUAGE plpgsql VOLATILE SET lock_timeout = '{lock_timeout}' AS $$
+LANGUAGE plpgsql VOLATILE SET lock_timeout = '{lock_timeout}' SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_old bytea;
 BEGIN
@@ -430,7 +431,7 @@ $$;
 -- are committed by then, in the order in which they began. So commits do not wait for each other, a position is never given before
 -- what it stands for can be seen, and none is given out of turn: what is committed later gets a later one.
 CREATE OR REPLACE FUNCTION {schema}.settle_feed(p_most integer) RETURNS integer
-LANGUAGE plpgsql VOLATILE SET lock_timeout = '{lock_timeout}' AS $$
+LANGUAGE plpgsql VOLATILE SET lock_timeout = '{lock_timeout}' SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_end bigint;
     v_last bigint;

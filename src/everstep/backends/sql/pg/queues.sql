@@ -153,7 +153,7 @@ $$;
 CREATE OR REPLACE FUNCTION {schema}.claim_from(
     p_bucket smallint, p_worker text, p_queue text, p_workflows text[], p_without text[], p_most integer
 ) RETURNS TABLE (claimed text, before text, died integer, sound boolean, run {schema}.runs)
-LANGUAGE plpgsql VOLATILE SET lock_timeout = '{lock_timeout}' AS $$
+LANGUAGE plpgsql VOLATILE SET lock_timeout = '{lock_timeout}' SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_limits jsonb;
     v_concurrency integer;
@@ -273,7 +273,7 @@ $$;
 -- Have the runs of dead workers taken by others; gives how many. Some are known to be dead, the others are those whose time has ended.
 -- One at a time does this: there is nothing to gain for a second.
 CREATE OR REPLACE FUNCTION {schema}.free_tasks(p_bucket smallint, p_dead text[]) RETURNS integer
-LANGUAGE plpgsql VOLATILE SET lock_timeout = '{lock_timeout}' AS $$
+LANGUAGE plpgsql VOLATILE SET lock_timeout = '{lock_timeout}' SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_found record;
     v_count integer := 0;

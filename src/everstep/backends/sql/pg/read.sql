@@ -4,9 +4,16 @@
 -- Which format the store has.
 SELECT version FROM {schema}.format
 
+-- name: guarded
+-- Whether the functions of the store set their search path. Those of stores that were made before did not.
+SELECT EXISTS (
+    SELECT 1 FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
+    WHERE n.nspname = %s AND p.proname = 'commit_run' AND p.proconfig::pg_catalog.text LIKE '%%search_path%%'
+)
+
 -- name: has_format
 -- Whether the schema holds a store. Asked of the catalog itself: a lookup by name may be answered from before another process made it.
-SELECT EXISTS (SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s AND c.relname = 'format')
+SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s AND c.relname = 'format')
 
 -- name: set_format
 -- Note which format the store has.
@@ -14,20 +21,20 @@ INSERT INTO {schema}.format (version) VALUES (%s) ON CONFLICT (one) DO UPDATE SE
 
 -- name: has_schema
 -- Whether the schema is there; making it needs a right that filling it does not.
-SELECT EXISTS (SELECT 1 FROM pg_namespace WHERE nspname = %s)
+SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_namespace WHERE nspname = %s)
 
 -- name: taken
 -- Whether the schema has any table.
-SELECT EXISTS (SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s AND c.relkind IN ('r', 'p', 'v', 'S'))
+SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s AND c.relkind IN ('r', 'p', 'v', 'S'))
 
 -- name: alone
 -- Of many that open an empty database at once, one makes the tables.
 SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))
 
 -- name: run
--- The whole row of one run.
+-- The whole row of one run, and the seq of its newest record.
 SELECT pk, id, key, family, workflow, session, tags, note, meta, parent, parent_number, created_at, status, updated_at, head_seq,
-    head_digest, checkpoints, stored, epoch, worker, since, "check"
+    head_digest, checkpoints, stored, epoch, worker, since, "check", (SELECT max(n.seq) FROM {schema}.records n WHERE n.run = runs.pk)
 FROM {schema}.runs WHERE id = %s
 
 -- name: records
@@ -70,25 +77,40 @@ SELECT {schema}.settle_feed(%s)
 SELECT EXISTS (SELECT 1 FROM {schema}.feed_new)
 
 -- name: feed
--- The records beyond a position, with their positions and runs. What is left of deleted runs is passed over.
-SELECT f.last - f.count + 1 + r.seq - f.seq, u.id, r.seq, r.kind, r.epoch, r.at, r.number, r.note, r.tags, r.meta, r.digest,
-    r.body_digest, r.body
-FROM {schema}.feed f JOIN {schema}.runs u ON u.pk = f.run
-JOIN {schema}.records r ON r.run = f.run AND r.seq BETWEEN f.seq AND f.seq + f.count - 1
-WHERE f.last > %s AND f.last - f.count + 1 + r.seq - f.seq > %s ORDER BY f.last, r.seq LIMIT %s
+-- The records beyond a position: position, run, the first and last seq of the entry, then the record. Entries of deleted runs are skipped. First the
+-- entries of the page, by their index, then each entry's records by their key: in a plain join the server compares every entry with every record of
+-- a long run. An entry without any record comes as nulls, so that the reader hears of it.
+WITH entries AS MATERIALIZED (
+    SELECT f.last, f.run, f.seq, f.count, u.id FROM {schema}.feed f JOIN {schema}.runs u ON u.pk = f.run
+    WHERE f.last > %s ORDER BY f.last LIMIT %s
+), page AS MATERIALIZED (
+    SELECT e.*, e.seq + greatest(0, %s - e.last + e.count) AS first, sum(least(e.count, e.last - %s)) OVER (ORDER BY e.last) AS upto FROM entries e
+)
+SELECT p.last - p.count + 1 + r.seq - p.seq, p.id, p.first, p.seq + p.count - 1, r.seq, r.kind, r.epoch, r.at, r.number, r.note, r.tags, r.meta,
+    r.digest, r.body_digest, r.body
+FROM page p LEFT JOIN LATERAL (
+    SELECT * FROM {schema}.records r WHERE r.run = p.run AND r.seq BETWEEN p.first AND p.seq + p.count - 1 ORDER BY r.seq LIMIT p.count
+) r ON true
+WHERE p.upto - (p.seq + p.count - p.first) < %s ORDER BY p.last, r.seq LIMIT %s
 
 -- name: feed_end
 -- The newest position.
 SELECT position FROM {schema}.feed_end
+
+-- name: workers
+-- All workers that were not seen dead, by the time at which they started, each with whether its time has not ended.
+SELECT id, host, pid, boot, started_at, expires_boot, expires_at, process, ends > {schema}.now_us() FROM {schema}.workers
+ORDER BY started_at, id
 
 -- name: holder
 -- The worker that holds a lease, and whether its time has not ended by the server's clock.
 SELECT id, host, pid, boot, started_at, expires_boot, expires_at, process, ends > {schema}.now_us() FROM {schema}.workers WHERE id = %s
 
 -- name: leased
--- A run, who holds it, and the server's time.
+-- A run with the seq of its newest record, who holds it, and the server's time.
 SELECT r.pk, r.id, r.key, r.family, r.workflow, r.session, r.tags, r.note, r.meta, r.parent, r.parent_number, r.created_at, r.status,
     r.updated_at, r.head_seq, r.head_digest, r.checkpoints, r.stored, r.epoch, r.worker, r.since, r."check",
+    (SELECT max(n.seq) FROM {schema}.records n WHERE n.run = r.pk),
     {schema}.now_us(), w.id, w.host, w.pid, w.boot, w.started_at, w.expires_boot, w.expires_at, w.process, w.ends > {schema}.now_us()
 FROM {schema}.runs r LEFT JOIN {schema}.workers w ON w.id = r.worker WHERE r.id = %s
 
@@ -110,7 +132,7 @@ SELECT (SELECT count(*) FROM {schema}.runs), (SELECT count(*) FROM {schema}.reco
 
 -- name: size
 -- The bytes of all tables and indexes of the store.
-SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = %s AND c.relkind = 'r'
 
 -- name: families
@@ -177,11 +199,11 @@ UNION ALL SELECT 'the feed has ' || coalesce(f.records, 0) || ' records of run n
 FROM {schema}.runs r LEFT JOIN (
     SELECT run, sum(count) AS records FROM (SELECT run, count FROM {schema}.feed UNION ALL SELECT run, count FROM {schema}.feed_new) e GROUP BY run
 ) f ON f.run = r.pk WHERE coalesce(f.records, 0) <> r.head_seq
-UNION ALL SELECT 'the feed ends at position ' || position || ', its last entry at ' || coalesce((SELECT max(last) FROM {schema}.feed), 0)
-FROM {schema}.feed_end WHERE position <> coalesce((SELECT max(last) FROM {schema}.feed), 0)
+UNION ALL SELECT 'the feed ends at position ' || position || ', its last entry at ' || (SELECT max(last) FROM {schema}.feed)
+FROM {schema}.feed_end WHERE position < (SELECT max(last) FROM {schema}.feed)
 UNION ALL SELECT 'the end of the feed is not noted' WHERE NOT EXISTS (SELECT 1 FROM {schema}.feed_end)
-UNION ALL SELECT 'the entry of the feed at position ' || last || ' does not follow the one before it'
-FROM (SELECT last, count, lag(last, 1, 0::bigint) OVER (ORDER BY last) AS before FROM {schema}.feed) f WHERE last <> before + count OR count < 1
+UNION ALL SELECT 'the entry of the feed at position ' || last || ' overlaps the one before it'
+FROM (SELECT last, count, lag(last, 1, 0::bigint) OVER (ORDER BY last) AS before FROM {schema}.feed) f WHERE last < before + count OR count < 1
 UNION ALL SELECT DISTINCT 'the records of run number ' || run || ' do not follow each other in the feed' FROM (
     SELECT run, seq, lag(seq + count, 1, 1::bigint) OVER (PARTITION BY run ORDER BY part, place) AS following FROM (
         SELECT run, seq, count, 0 AS part, last AS place FROM {schema}.feed UNION ALL SELECT run, seq, count, 1, id FROM {schema}.feed_new
@@ -202,15 +224,15 @@ SELECT current_setting('server_version'), current_setting('fsync'), pg_is_in_rec
 -- name: sessions
 -- How many are connected, how many may be, for how many seconds the oldest transaction of this database is open, and whether what goes over the wire is
 -- encrypted or stays on the machine.
-SELECT (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend')::bigint,
+SELECT (SELECT count(*) FROM pg_catalog.pg_stat_activity WHERE backend_type = 'client backend')::bigint,
     current_setting('max_connections')::bigint - current_setting('superuser_reserved_connections')::bigint,
-    (SELECT coalesce(max(extract(epoch FROM clock_timestamp() - xact_start)), 0)::bigint FROM pg_stat_activity WHERE datname = current_database()),
-    coalesce((SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()), false) OR inet_client_addr() IS NULL
+    (SELECT coalesce(max(extract(epoch FROM clock_timestamp() - xact_start)), 0)::bigint FROM pg_catalog.pg_stat_activity WHERE datname = current_database()),
+    coalesce((SELECT ssl FROM pg_catalog.pg_stat_ssl WHERE pid = pg_backend_pid()), false) OR inet_client_addr() IS NULL
         OR inet_client_addr() <<= '127.0.0.0/8'::inet OR inet_client_addr() = '::1'::inet
 
 -- name: dead_rows
 -- How many rows the tables have, and how many that nobody sees any more.
-SELECT coalesce(sum(n_live_tup), 0)::bigint, coalesce(sum(n_dead_tup), 0)::bigint FROM pg_stat_user_tables WHERE schemaname = %s
+SELECT coalesce(sum(n_live_tup), 0)::bigint, coalesce(sum(n_dead_tup), 0)::bigint FROM pg_catalog.pg_stat_user_tables WHERE schemaname = %s
 
 -- name: place
 -- The place of one run.
@@ -269,9 +291,54 @@ SELECT r.id FROM {schema}.tasks t JOIN {schema}.runs r ON r.pk = t.run WHERE t.w
 
 -- name: order
 -- An order that a caller's own transaction leaves, and the bell for it: both happen with its commit, or not at all.
-WITH left_here AS (INSERT INTO {schema}.orders (run, body, digest) VALUES (%s, %s, %s) RETURNING number)
-SELECT number, pg_notify({channel}, '') FROM left_here
+-- The id comes as bytes, because the caller's connection may have another encoding.
+WITH left_here AS (INSERT INTO {schema}.orders (run, body, digest) VALUES (pg_catalog.convert_from(%s, 'UTF8'), %s, %s) RETURNING number)
+SELECT number, pg_catalog.pg_notify({channel}, '') FROM left_here
 
 -- name: orders
 -- The oldest orders.
 SELECT number, run, body, digest FROM {schema}.orders ORDER BY number LIMIT %s
+
+-- name: rows_of
+-- Some runs, by their places.
+SELECT pk, pk, id, key, family, workflow, session, tags, note, meta, parent, parent_number, created_at, status, updated_at, head_seq,
+    head_digest, checkpoints, stored, epoch, worker, since, "check"
+FROM {schema}.runs WHERE pk = ANY (%s::bigint[])
+
+-- name: tags_of
+-- All tags of some runs.
+SELECT run, key, name, number, at, "check" FROM {schema}.tags WHERE run = ANY (%s::bigint[]) ORDER BY run, name, number
+
+-- name: letters_of
+-- All letters of some runs.
+SELECT run, key, name, due, at, body, "check" FROM {schema}.letters WHERE run = ANY (%s::bigint[]) ORDER BY run, name
+
+-- name: marks_of
+-- The prune marks of some runs.
+SELECT run, key, ranges, freed, at, numbers, "check" FROM {schema}.pruned WHERE run = ANY (%s::bigint[])
+
+-- name: bases_of
+-- The bases that prune added to some runs.
+SELECT run, key, number, at, body, "check" FROM {schema}.bases WHERE run = ANY (%s::bigint[]) ORDER BY run, number
+
+-- name: parents_of
+-- Those of some runs that another run was forked from or called by.
+SELECT id FROM unnest(%s::text[]) AS asked (id) WHERE EXISTS (SELECT 1 FROM {schema}.runs r WHERE r.parent = asked.id)
+
+-- name: records_of
+-- All records of some runs.
+SELECT run, seq, kind, epoch, at, number, note, tags, meta, digest, body_digest, body FROM {schema}.records
+WHERE run = ANY (%s::bigint[]) ORDER BY run, seq
+
+-- name: heads_of
+-- The newest record of some runs, and whatever is behind it.
+SELECT r.run, r.seq, r.kind, r.epoch, r.at, r.number, r.note, r.tags, r.meta, r.digest, r.body_digest, r.body
+FROM unnest(%s::bigint[], %s::bigint[]) AS head (run, seq) JOIN {schema}.records r ON r.run = head.run AND r.seq BETWEEN head.seq AND head.seq + 1
+
+-- name: sizes_of
+-- The chunks of some families, with their sizes.
+SELECT family, digest, octet_length(frame) FROM {schema}.chunks WHERE family = ANY (%s::bytea[])
+
+-- name: frames_of
+-- The chunks of some families.
+SELECT family, digest, frame FROM {schema}.chunks WHERE family = ANY (%s::bytea[])

@@ -28,6 +28,14 @@ SELECT code, waiting, epoch_now, seq_now FROM {schema}.commit_run(
     %b::text[], %b::text[], %b::bigint[], %b::bigint[], %b::bytea[], %b::bytea[], %b::text[], %b::text[], %b::bytea[], %b::bytea[]
 )
 
+-- name: refuse_taken
+-- The last statement of a transaction that creates runs. It divides by zero, which undoes the transaction, where another run has one of
+-- the ids and the caller did not know that.
+SELECT 1 / CASE WHEN EXISTS (
+    SELECT 1 FROM unnest(%s::text[], %s::bytea[]) AS made (id, key) JOIN {schema}.runs r ON r.id = made.id
+    WHERE r.key <> made.key AND made.id <> ALL (%s::text[])
+) THEN 0 ELSE 1 END
+
 -- name: commit_task
 -- One commit of one run that gives it a place in a queue.
 SELECT code, waiting, epoch_now, seq_now FROM {schema}.commit_run(
@@ -108,3 +116,55 @@ SELECT {schema}.free_tasks(%b::smallint, %b::text[])
 -- name: drop_orders
 -- Orders that were carried out.
 DELETE FROM {schema}.orders WHERE number = ANY (%s::bigint[])
+
+-- name: take_runs
+-- Remove the rows of some runs, where they are still as they were read. In the order of their places, as everybody who takes several.
+DELETE FROM {schema}.runs WHERE pk = ANY (ARRAY(
+    SELECT r.pk FROM unnest(%s::text[], %s::bytea[]) AS asked (id, "check") JOIN {schema}.runs r ON r.id = asked.id AND r."check" = asked."check"
+    ORDER BY r.pk FOR UPDATE OF r
+)) RETURNING pk, id
+
+-- name: take_beside
+-- Remove all that belongs to some runs; gives the checks of what counts in the manifest.
+WITH t AS (DELETE FROM {schema}.tags WHERE run = ANY (%s::bigint[]) RETURNING "check"),
+    l AS (DELETE FROM {schema}.letters WHERE run = ANY (%s::bigint[]) RETURNING "check"),
+    p AS (DELETE FROM {schema}.pruned WHERE run = ANY (%s::bigint[]) RETURNING "check"),
+    b AS (DELETE FROM {schema}.bases WHERE run = ANY (%s::bigint[]) RETURNING "check"),
+    q AS (DELETE FROM {schema}.tasks WHERE run = ANY (%s::bigint[])),
+    r AS (DELETE FROM {schema}.records WHERE run = ANY (%s::bigint[]))
+SELECT "check" FROM t UNION ALL SELECT "check" FROM l UNION ALL SELECT "check" FROM p UNION ALL SELECT "check" FROM b
+
+-- name: drop_run_tags
+-- Tags that listings found runs by.
+DELETE FROM {schema}.run_tags t USING unnest(%s::text[], %s::bigint[]) AS gone (tag, pk) WHERE t.tag = gone.tag AND t.pk = gone.pk
+
+-- name: drop_run_meta
+-- Meta values that listings found runs by.
+DELETE FROM {schema}.run_meta m USING unnest(%s::bytea[], %s::bigint[]) AS gone (item, pk) WHERE m.item = gone.item AND m.pk = gone.pk
+
+-- name: add_tombstones
+-- What is left of deleted runs.
+INSERT INTO {schema}.tombstones (pk, id, key, family, created_at, at, head_seq, head_digest, checkpoints, "check")
+SELECT * FROM unnest(%s::bigint[], %s::text[], %s::bytea[], %s::bytea[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bytea[], %s::bigint[], %s::bytea[])
+
+-- name: count_deleted
+-- Change the sum in the manifest.
+SELECT {schema}.count(%s::smallint, %s::numeric, %s::integer)
+
+-- name: no_bucket
+-- Undo a write that the manifest cannot count.
+SELECT {schema}.no_bucket(%s::smallint)
+
+-- name: drop_families
+-- The chunks of families that have no run any more.
+DELETE FROM {schema}.chunks c WHERE c.family = ANY (%s::bytea[]) AND NOT EXISTS (SELECT 1 FROM {schema}.runs r WHERE r.family = c.family)
+
+-- name: keys_there
+-- The keys of those runs that are there.
+SELECT key FROM {schema}.runs WHERE id = ANY (%s::text[])
+
+-- name: drop_feed
+-- Entries of the feed between two positions whose runs were deleted; gives how many they were.
+WITH gone AS (
+    DELETE FROM {schema}.feed f WHERE f.last > %s AND f.last <= %s AND NOT EXISTS (SELECT 1 FROM {schema}.runs r WHERE r.pk = f.run) RETURNING 1
+) SELECT count(*) FROM gone

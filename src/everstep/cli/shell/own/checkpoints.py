@@ -9,6 +9,7 @@ import click
 from everstep.cli import facts
 from everstep.cli.app import App
 from everstep.cli.app import command as make
+from everstep.cli.naming import to_read
 from everstep.cli.refs import RUN
 from everstep.cli.text import cell, safe
 
@@ -21,7 +22,7 @@ _HEAD = ("CHECKPOINT", "KIND", "AT", "STEP", "RUN IS", "TAGS", "NOTE")
 def command(app: App, run: str | None, limit: int) -> None:
     """List the checkpoints of RUN, newest first; without one, the newest of the runs that were written last."""
     with app.open() as store:
-        runs = [store.get(run)] if run is not None else store.runs(limit=limit)
+        runs = [store.get(to_read(app, store, run))] if run is not None else store.runs(limit=limit)
         found = [(one, info.status) for info in runs for one in store.checkpoints(info.id, limit=limit)]
     found = sorted(found, key=lambda pair: pair[0].at, reverse=True)[:limit] if run is None else found
     if app.out.as_json:

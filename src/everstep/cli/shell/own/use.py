@@ -6,6 +6,7 @@ import click
 
 from everstep.cli.app import App, interactive
 from everstep.cli.app import command as make
+from everstep.cli.naming import to_change
 from everstep.cli.refs import RUN
 from everstep.cli.shell.picking import run_for
 from everstep.cli.shell.session import Session
@@ -21,6 +22,6 @@ def command(app: App, run: str | None) -> None:
         session.current = None
         return
     if run is None and not interactive():
-        raise click.UsageError("Missing argument 'RUN'. Name the run to use, or @last.")
+        raise click.UsageError("Missing argument 'RUN'. Name the run to use.")
     with app.open() as store:
-        session.current = store.get(run or run_for(app, "use")).id
+        session.current = store.get(run_for(app, "use") if run is None else to_change(store, run)).id

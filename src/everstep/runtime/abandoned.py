@@ -1,0 +1,52 @@
+"""Runs that are left where no save is possible: closed by a thread of their own.
+
+A generator that nobody holds any more is closed by the garbage collector, in the middle of whatever the thread is doing: perhaps of a save, whose
+locks it would wait for. A handle that is collected without ever being left would keep its lease for as long as the process lives. Both
+are given back here as after a crash: the run stays resumable. A store that is closed waits for them.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from _thread import start_new_thread
+from contextlib import suppress
+from time import monotonic, sleep
+from typing import TYPE_CHECKING
+
+from everstep.errors import StoreClosed
+
+if TYPE_CHECKING:
+    from everstep.runtime.run import Run
+
+_PATIENCE = 10.0  # seconds that a store waits, when it is closed, for runs that are being left
+_leaving: dict[int, Run] = {}
+
+
+def leave(run: Run, error: BaseException | None) -> None:
+    """Leave a run in another thread. Takes no lock: it may be called in the middle of anything."""
+    if run._pid != os.getpid() or sys.is_finalizing():
+        return  # who dies gives its leases back
+    _leaving[id(run)] = run
+    try:
+        start_new_thread(_leave, (run, error))
+    except BaseException:
+        _leaving.pop(id(run), None)
+        raise
+
+
+def _leave(run: Run, error: BaseException | None) -> None:
+    try:
+        with suppress(StoreClosed):  # the store gave all leases back
+            run._leave(error)
+    except BaseException:  # noqa: BLE001 - no caller is left to raise it to
+        sys.excepthook(*sys.exc_info())
+    finally:
+        _leaving.pop(id(run), None)
+
+
+def wait(store: object) -> None:
+    """Until no run of this store is being left, or for some seconds."""
+    until = monotonic() + _PATIENCE
+    while any(run._store is store for run in list(_leaving.values())) and monotonic() < until:
+        sleep(0.002)

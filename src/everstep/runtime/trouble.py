@@ -1,0 +1,29 @@
+"""Which errors of a program are the store's own trouble: the store was away, full, busy or broken, and the program did not fail. No I/O."""
+
+from __future__ import annotations
+
+from urllib.parse import unquote
+
+from everstep.errors import StoreBusy, StoreError, StoreFailed, StoreFull, StoreUnreachable
+
+_PASSES = (StoreUnreachable, StoreFailed, StoreFull, StoreBusy)
+
+
+def trouble_in(error: BaseException | None, url: str, known: BaseException | None = None) -> StoreError | None:
+    """The trouble of the store at `url` that an error tells of: the error itself, its cause, its context, or one of its group.
+
+    `known` is an error that this store is known to have raised. An error that was recorded and rebuilt is none, nor is one of another store.
+    """
+    places = (url, unquote(url.removeprefix("sqlite:///")))
+    seen: set[int] = set()
+    waiting = [error]
+    while waiting:
+        one = waiting.pop()
+        if one is None or id(one) in seen:
+            continue
+        seen.add(id(one))
+        if isinstance(one, StoreError) and (one is known or (isinstance(one, _PASSES) and one.place in places)):
+            return one
+        waiting += [one.__cause__, one.__context__]
+        waiting += one.exceptions if isinstance(one, BaseExceptionGroup) else ()
+    return None
