@@ -12,6 +12,7 @@ and is refused. That also keeps two threads from waiting for each other.
 
 from __future__ import annotations
 
+import os
 from _thread import RLock
 from collections.abc import Callable
 from threading import local
@@ -47,6 +48,14 @@ class _Entered(local):
 
 
 _entered = _Entered()
+
+
+def _forget() -> None:
+    """In a forked child: what its parent was inside of is abandoned there, with its locks held for the fork."""
+    _entered.slots[:] = [_never] * len(_entered.slots)
+
+
+os.register_at_fork(after_in_child=_forget)
 
 
 class Guard(RLock):  # type: ignore[misc]  # typeshed calls it final; Python does not

@@ -213,6 +213,9 @@ class Loop:
     def call_later(self, _seconds: float, call: Callable[[], None]) -> None:
         self.calls.append(call)
 
+    def is_closed(self) -> bool:
+        return False
+
 
 def test_a_task_learns_of_its_save_although_there_was_no_memory_to_wake_its_loop() -> None:
     async def play() -> None:
@@ -224,6 +227,9 @@ def test_a_task_learns_of_its_save_although_there_was_no_memory_to_wake_its_loop
                 undone.append(error)
                 if len(undone) == 2:
                     raise MemoryError
+
+            def _met(self, _error: EverstepError) -> None:
+                pass
 
         saves = [
             _Save(Undoing(), Commit(new_run("r"), None), bridge, asyncio.get_running_loop().create_future())  # type: ignore[arg-type]

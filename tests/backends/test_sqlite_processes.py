@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from children import Child, finish
 
+import everstep
 from everstep.backends.base import Commit, Query
 from everstep.backends.sqlite import SqliteBackend
 from everstep.backends.sqlite_wal import GROW_BYTES
@@ -380,3 +381,18 @@ backend.commit(next_commit(row)); backend.close(); say(row.epoch)
         backend.commit(next_commit(old))
     assert prove(backend, "r") == 1
     backend.close()
+
+
+def test_S11_a_forked_child_saves_in_a_store_that_it_opens(tmp_path: Path) -> None:
+    """The fork held the locks of the parent's stores; the child must not take itself for a thread that was interrupted."""
+    everstep.open(tmp_path / "s.db").close()
+    child = os.fork()
+    if not child:
+        try:
+            with everstep.open(tmp_path / "s.db") as store, store.run("r", state={"n": 1}) as run:
+                run.checkpoint()
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    with everstep.open(tmp_path / "s.db") as store:
+        assert store.load("r") == {"n": 1}

@@ -83,27 +83,30 @@ class MemoryBackend(NoOrders):
     def commit(self, commit: Commit) -> None:
         """What may fail or be interrupted comes first, on parts that nobody looks at yet; then the new row makes them count."""
         data = self._open()
-        was, row = commit.was, replace(commit.run)
         with data.lock:
-            run = self._new(row, commit.task) if was is None else self._fenced(row.id, was)
-            del run.records[was.head_seq if was is not None else 0 :]
-            run.records.extend(replace(record) for record in commit.records)
-            tags = [tag for tag in _tags_of(commit) if (tag.name, tag.number) not in run.tags]
-            self._keep_chunks(row.family, commit.chunks)
-            letters = _letters_after(run.letters, commit)
-            minus = [*([] if was is None else [was.check]), *(letter.check for letter in run.letters.values())]
-            plus = [row.check, *(tag.check for tag in tags), *(letter.check for letter in letters.values())]
-            total = shift(data.total, minus, plus)
-            del data.feed[data.fed :]
-            data.feed.extend((row.id, run.place, record.seq) for record in commit.records)
-            run.tags.update({(tag.name, tag.number): tag for tag in tags})
-            commit.waiting = len(letters)
-            data.runs[row.id], data.total, data.last, run.row, run.letters, data.fed = run, total, row.id, row, letters, len(data.feed)
-            data.writes += 1
-            if commit.task is not None:
-                twin = self._twin(commit.task)
-                run.waiting = Waiting(commit.task if twin in (None, row.id) else commit.task._replace(dedupe=None), run.place)
-            data.queues.settle(run)
+            self._apply(data, commit)
+
+    def _apply(self, data: _Data, commit: Commit) -> None:
+        was, row = commit.was, replace(commit.run)
+        run = self._new(row, commit.task) if was is None else self._fenced(row.id, was)
+        del run.records[was.head_seq if was is not None else 0 :]
+        run.records.extend(replace(record) for record in commit.records)
+        tags = [tag for tag in _tags_of(commit) if (tag.name, tag.number) not in run.tags]
+        self._keep_chunks(row.family, commit.chunks)
+        letters = _letters_after(run.letters, commit)
+        minus = [*([] if was is None else [was.check]), *(letter.check for letter in run.letters.values())]
+        plus = [row.check, *(tag.check for tag in tags), *(letter.check for letter in letters.values())]
+        total = shift(data.total, minus, plus)
+        del data.feed[data.fed :]
+        data.feed.extend((row.id, run.place, record.seq) for record in commit.records)
+        run.tags.update({(tag.name, tag.number): tag for tag in tags})
+        commit.waiting = len(letters)
+        data.runs[row.id], data.total, data.last, run.row, run.letters, data.fed = run, total, row.id, row, letters, len(data.feed)
+        data.writes += 1
+        if commit.task is not None:
+            twin = self._twin(commit.task)
+            run.waiting = Waiting(commit.task if twin in (None, row.id) else commit.task._replace(dedupe=None), run.place)
+        data.queues.settle(run)
 
     def _keep_chunks(self, family: bytes, chunks: Sequence[tuple[bytes, bytes]]) -> None:
         stamp = self._data.writes + 1
@@ -438,11 +441,11 @@ class MemoryBackend(NoOrders):
             for commit in commits:
                 if commit.run.id in data.runs and commit.run.id not in known:
                     raise RunExists(f"a run {commit.run.id!r} exists already")
-            return [self._is_created(commit) for commit in commits]
+            return [self._is_created(data, commit) for commit in commits]
 
-    def _is_created(self, commit: Commit) -> bool:
+    def _is_created(self, data: _Data, commit: Commit) -> bool:
         try:
-            self.commit(commit)
+            self._apply(data, commit)
         except (AlreadyQueued, RunExists):
             return False
         return True
