@@ -32,6 +32,7 @@ async def ask(handle: AsyncRun, name: str, question: str | None, on_pass: Any = 
 
 async def _decide(handle: AsyncRun, run: Driver, asked: Question) -> Any:
     found = run._played.answers.get(asked.address)
+    run._asked.add(asked.address)
     if found is not None:
         if found.body[2].get("cancelled"):
             await handle.completions.cancelled(asked.address, found.body[2].get("seconds", 0.0))
@@ -104,6 +105,10 @@ async def sleep(handle: AsyncRun, seconds: float | None, until: Any) -> None:
         await handle.completions.cancelled(address, max(0.0, due - (known.record.at if known else due)) / 1e6)
     elif not run._dry:
         await _wait(handle, run, address, due, known is not None)
+    elif known is None:
+        from everstep.runtime import validation
+
+        validation.note_new(run, address)
 
 
 async def _wait(handle: AsyncRun, run: Driver, address: str, due: int, known: bool) -> None:

@@ -36,11 +36,15 @@ async def _adrive(ticket: Ticket, handle: Any) -> Any:
     run._branch()  # it begins here, also if it asks for something only later
     look_again(ticket)
     if ticket.played:
-        return await _replayed(ticket, handle)
+        await wait_for_place(ticket, handle)
+        return recorded_outcome(ticket)
+    if run._dry:
+        from everstep.runtime import validation
+
+        return await validation.acheck(ticket, handle)
     if not ticket.done and handle.completions.replaying:
         await handle.completions.new()
     attempt = acall if ticket.options.transactional is None else _transaction(ticket)
-    place = ticket.found.record.seq if ticket.done and ticket.found is not None else None
     instead = run._before_step(ticket)
     if instead is not None:
         return instead[0]
@@ -56,7 +60,7 @@ async def _adrive(ticket: Ticket, handle: Any) -> Any:
             delay = failed(ticket, error)
             seq = await handle._write_step(ticket, error)
             if delay is None:
-                await _hand_out(handle, place, seq)
+                await _hand_out(handle, seq)
                 raise
             await _nap(run, delay)
             run._try_again(ticket)
@@ -69,12 +73,12 @@ async def _adrive(ticket: Ticket, handle: Any) -> Any:
                 seq = await handle._write_step(ticket, None)
             else:
                 seq = run._open()[0].head_seq
-            await _hand_out(handle, place, seq)
+            await _hand_out(handle, seq)
             return result
 
 
-async def _replayed(ticket: Ticket, handle: Any) -> Any:
-    """What was recorded, when it is its turn."""
+async def wait_for_place(ticket: Ticket, handle: Any) -> None:
+    """Return when it is the turn of a recorded end; of a step that the program had cancelled, never."""
     found = ticket.found
     assert found is not None
     if found.body[12].get("cancelled"):
@@ -84,14 +88,11 @@ async def _replayed(ticket: Ticket, handle: Any) -> Any:
             ticket.run._branches.cancelled(ticket.address, ticket.run._branch())
     if not handle.completions.is_next(found.record.seq):
         await handle.completions.recorded(found.record.seq)
-    return recorded_outcome(ticket)
 
 
-async def _hand_out(handle: Any, place: int | None, seq: int) -> None:
-    """Let the program see the end of a step that ran: of one that was validated, in its recorded place."""
-    if place is not None:
-        await handle.completions.recorded(place)
-    elif handle.driver._branches.several:
+async def _hand_out(handle: Any, seq: int) -> None:
+    """Let the program see the end of a step that ran."""
+    if handle.driver._branches.several:
         await handle.completions.ended(seq)
 
 

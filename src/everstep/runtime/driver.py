@@ -27,12 +27,12 @@ from everstep.runtime.mode import Mode
 from everstep.runtime.playback import Playback
 from everstep.runtime.policy import Policy, manual
 from everstep.runtime.recorder import Durability, Recorder
-from everstep.runtime.report import Difference, Report
+from everstep.runtime.report import Report
 from everstep.runtime.steps import Ticket
 from everstep.runtime.ticker import Ticker
 from everstep.shape import replace
 from everstep.store.events import Event
-from everstep.store.journal import SUCCEEDED, Recorded, load_result, pack_body, result_body
+from everstep.store.journal import SUCCEEDED, Recorded, pack_body, result_body
 from everstep.store.model import Checkpoint, asked_for, when
 from everstep.store.store import BaseStore
 from everstep.store.writing import Entry
@@ -89,6 +89,7 @@ class Driver(Recorder):
         self._last_step: str | None = None
         self._progress: tuple[float, float] | None = None
         self._asked: set[str] = set()
+        self._called_again: set[str] = set()  # the recorded steps that a validation called
         self._ticker: Ticker | None = None
         self._owner = 0
         self._report = Report()
@@ -134,9 +135,6 @@ class Driver(Recorder):
         self._open()
         if os.getpid() != self._pid:
             raise StoreClosed(f"run {self.id!r} was opened before this process was forked", remedy="Open the store anew in the child.")
-        if self._dry:
-            self._refuse_unrecorded(ticket)
-            return None
         self._boundary()
         self._afford()
         if self._letters and f"skip:{ticket.address}" in self._letters:
@@ -179,35 +177,8 @@ class Driver(Recorder):
             raise
         return (result,)
 
-    def _refuse_unrecorded(self, ticket: Ticket) -> None:
-        if ticket.found is None:
-            raise Interrupted(self.id, f"the journal ends before {ticket.address}")
-
-    def _compare(self, ticket: Ticket, now: Any) -> None:
-        """Validation: what a step gives now against what was recorded."""
-        self._report.executed += 1
-        found = self._recorded(ticket.address)
-        if found is None:
-            return
-        body = found.body
-        if isinstance(now, BaseException) or body[0] != SUCCEEDED:
-            recorded = repr((body[6] or {}).get("type")) if body[0] != SUCCEEDED else "a result"
-            shown = type(now).__qualname__ if isinstance(now, BaseException) else "a result"
-            same = isinstance(now, BaseException) and body[0] != SUCCEEDED and str((body[6] or {}).get("type")).endswith(shown)
-        else:
-            before = load_result(self._store.backend, self._family, body[4], body[5])
-            recorded, shown = f"{before!r:.200}", f"{now!r:.200}"
-            mask = self._mask
-            kept = now if mask is None else mask(now, f"result of {ticket.address}")
-            same = encode(before) == encode(kept, f"result of {ticket.address}")
-        if not same:
-            self._report.differences.append(Difference(ticket.address, recorded, shown))
-
     def _write_step(self, ticket: Ticket, error: Exception | None) -> None:
         """Make the end of a step, or of one attempt, durable."""
-        if self._dry:
-            self._flight.pop(ticket.address, None)
-            return
         commit = self._record_step(ticket, self._due(ticket, error))
         self._after_step(ticket, error, commit)
 

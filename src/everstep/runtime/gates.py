@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from everstep.clock import clock
 from everstep.codec.frame import unwrap
 from everstep.codec.values import decode, encode
-from everstep.errors import DamagedFrame, DamagedRun, GateTimeout, Interrupted, InvalidArgument, StepFailed, Waiting
+from everstep.errors import DamagedFrame, DamagedRun, GateTimeout, InvalidArgument, StepFailed, Waiting
 from everstep.records import Letter, RunRow
 from everstep.runtime import schema as shapes
 from everstep.runtime.context import current
@@ -125,7 +125,9 @@ def decide(run: Driver, asked: Question) -> Any:
     if found is not None:
         return _value(address, found.body)
     if run._dry:
-        raise Interrupted(run.id, f"the journal ends before {address}")
+        from everstep.runtime import validation
+
+        raise validation.ends_at(run, address, asked=address in run._played.asked)
     run._boundary()
     if asked.condition is not None:
         condition = asked.condition
@@ -279,8 +281,14 @@ def start_timer(run: Driver, seconds: float | None, until: Any) -> int | None:
     found = run._played.asked.get(address)
     if found is not None:
         due = found.body[0]
-    if run._dry or due <= clock.now_us():
-        if found is None and not run._dry:
+    if run._dry:
+        if found is None:
+            from everstep.runtime import validation
+
+            validation.note_new(run, address)
+        return None
+    if due <= clock.now_us():
+        if found is None:
             with run._lock:
                 run._put("timer", pack_body([due]), address)
         drop_timer(run, address)
