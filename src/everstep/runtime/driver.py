@@ -44,7 +44,8 @@ if TYPE_CHECKING:
     from everstep.runtime.transactional import Work
 
 MOST_NAMES = 32
-_CHECKPOINT, _STEP = Kind.CHECKPOINT.value, Kind.STEP.value
+_CHECKPOINT, _STEP, _EVENT = Kind.CHECKPOINT.value, Kind.STEP.value, Kind.EVENT.value
+_UNTOLD = ("value_drawn", "step_started")  # records of steps that hooks are not told of, live neither
 _HOOKS_OF = {"step": ("after_step",), "checkpoint": ("after_checkpoint",), "answer": ("after_gate",), "gate": ("before_gate",)}
 
 
@@ -482,8 +483,14 @@ def republish(hooks: Hooks, records: list[Record]) -> None:
 
     for record in records:
         event = event_of(None, record, replayed=True)
-        for name in _HOOKS_OF.get(record.kind, ()):
-            hooks.fire(name, event)
+        if record.kind == _EVENT and (event.name.startswith("custom:") or event.name == "milestone"):
+            name = f"custom:{event.name.removeprefix('custom:')}"
+            hooks.fire(name, replace(event, name=name))
+        elif event.name not in _UNTOLD:
+            for name in _HOOKS_OF.get(record.kind, ()):
+                hooks.fire(name, event)
+            if event.name in ("step_failed", "step_retrying"):
+                hooks.fire("error", event)
 
 
 def told(letter: Letter) -> str:

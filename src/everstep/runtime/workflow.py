@@ -308,7 +308,10 @@ def _refuse_version(store: Host, row: RunRow, flow: Workflow, said: dict[str, An
     before = said.get("version")
     if flow.version is None or before is None or before == flow.version or not _has_begun(store, row):
         return
-    raise DefinitionChanged(f"run {row.id!r} began under version {before} of {flow.name}; this is version {flow.version}", "")
+    raise DefinitionChanged(
+        f"run {row.id!r} began under version {before} of {flow.name}; this is version {flow.version}",
+        _difference(definition_of(store, flow), said),
+    )
 
 
 def _has_begun(store: Host, row: RunRow) -> bool:
