@@ -120,9 +120,13 @@ def test_R8_a_run_without_steps_that_was_resumed_is_counted_and_shown(tmp_path: 
 
 
 def test_R8_a_killed_loop_that_is_opened_again_is_counted(store: everstep.Store) -> None:
-    with pytest.raises(KeyboardInterrupt), store.run("r") as run:
-        run.step("a", int)
-        raise KeyboardInterrupt
+    def stopped() -> None:
+        with store.run("r") as run:
+            run.step("a", int)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        stopped()
     with store.run("r") as run:
         run.step("a", int)
     assert counted(store) == (1, 1)

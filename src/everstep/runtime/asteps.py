@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from everstep.clock import clock
 from everstep.errors import StepTimeout
 from everstep.runtime.completions import seconds_of
 from everstep.runtime.context import Frame, frame, leave
 from everstep.runtime.steps import Ticket, Unrecorded, end_turn, failed, look_again, recorded_outcome, remaining, succeeded, take_turn
-
-if TYPE_CHECKING:
-    from everstep.runtime.driver import Driver
+from everstep.runtime.wait import Wait
 
 
 async def adrive(ticket: Ticket, handle: Any) -> Any:
@@ -51,7 +48,7 @@ async def _adrive(ticket: Ticket, handle: Any) -> Any:
     while True:
         wait = remaining(ticket)
         if wait:
-            await _nap(run, wait)
+            await _nap(ticket, wait)
         try:
             result = await attempt(ticket, handle)
         except Unrecorded as trouble:
@@ -62,7 +59,7 @@ async def _adrive(ticket: Ticket, handle: Any) -> Any:
             if delay is None:
                 await _hand_out(handle, seq)
                 raise
-            await _nap(run, delay)
+            await _nap(ticket, delay)
             run._try_again(ticket)
         except BaseException as error:
             run._break_off(ticket, error)
@@ -96,12 +93,16 @@ async def _hand_out(handle: Any, seq: int) -> None:
         await handle.completions.ended(seq)
 
 
-async def _nap(run: Driver, seconds: float) -> None:
+async def _nap(ticket: Ticket, seconds: float) -> None:
     """Wait in this task, a little at a time, so that a signal or an operator is heard."""
-    until = time.monotonic() + seconds
-    while (left := until - time.monotonic()) > 0:
-        await asyncio.sleep(min(left, 0.2))
-        run._listen()
+    run, address, wait = ticket.run, ticket.address, Wait(seconds)
+    run._resting.add(address)
+    try:
+        while (left := wait.left()) > 0:
+            await clock.anap(left, 0.2, lambda: run._is_busy_beside(address))
+            run._listen()
+    finally:
+        run._resting.discard(address)
 
 
 async def acall(ticket: Ticket, handle: Any) -> Any:

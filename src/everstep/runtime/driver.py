@@ -30,6 +30,7 @@ from everstep.runtime.recorder import Durability, Recorder
 from everstep.runtime.report import Report
 from everstep.runtime.steps import Ticket
 from everstep.runtime.ticker import Ticker
+from everstep.runtime.wait import Wait
 from everstep.shape import replace
 from everstep.store.events import Event
 from everstep.store.journal import SUCCEEDED, Recorded, pack_body, result_body
@@ -79,6 +80,7 @@ class Driver(Recorder):
         self._turns: dict[str, Future[None]] = {}  # the steps with a key that are running
         self._root = Frame(self, self)
         self._flight: dict[str, Ticket] = {}
+        self._resting: set[str] = set()  # the steps that wait between two attempts
         self._waits: dict[str, Waiting] = {}  # what stopped the program; one that catches it all the same has not gone past it
         self._interrupted = False  # something asked the program to stop, and its tasks are being unwound
         self._given_up: dict[str, Entry] = {}  # the steps that the program cancelled
@@ -334,10 +336,14 @@ class Driver(Recorder):
 
     def _nap(self, seconds: float) -> None:
         """Wait in this process, a little at a time, so that a signal or an operator is heard."""
-        until = time.monotonic() + seconds
-        while (left := until - time.monotonic()) > 0:
-            time.sleep(min(left, 0.2))
+        wait = Wait(seconds)
+        while (left := wait.left()) > 0:
+            clock.nap(left, 0.2)
             self._listen()
+
+    def _is_busy_beside(self, address: str) -> bool:
+        """Whether a step runs that is not around this address."""
+        return any(step not in self._resting and not f"{address}/".startswith(f"{step}/") for step in self._flight)
 
     def _listen(self) -> None:
         """While the run waits in this process: whether a signal has come, and every second whether an operator has written."""
