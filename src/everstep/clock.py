@@ -8,6 +8,7 @@ Tests replace the module's `clock`.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 from everstep import system
@@ -23,6 +24,16 @@ class Clock:
 
     def boot_us(self) -> int:
         return system.boot_ns() // 1000
+
+    def nap(self, seconds: float, longest: float) -> None:
+        """Sleep for a time that is to pass by this clock, at most `longest` seconds of it. The caller looks at the clock and naps again."""
+        time.sleep(min(seconds, longest))
+
+    async def anap(self, seconds: float, longest: float, is_busy: Callable[[], bool]) -> None:
+        """The same in a task. `is_busy` says whether something else is under way that takes no time by a clock that tests set."""
+        from asyncio import sleep
+
+        await sleep(min(seconds, longest))
 
     def boot_id(self) -> str:
         """The name of this boot of the machine; see `system.boot_id`."""

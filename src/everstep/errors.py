@@ -554,6 +554,8 @@ class DefinitionChanged(EverstepError):
     def __init__(self, message: str, difference: str = ""):
         self.difference = difference
         super().__init__(message)
+        if difference:
+            self.add_note(difference)  # a traceback shows it
 
 
 class InvalidWorkflow(EverstepError):

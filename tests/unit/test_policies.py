@@ -53,7 +53,7 @@ def test_joined_policies_are_due_when_one_of_them_is(a: Policy, b: Policy, event
     (on("llm"), ("post_step", "llm", 0, 0), "on llm"), (on("llm"), ("post_step", "tool", 0, 0), None), (on("llm"), ("pre_step", "llm", 0, 0), None), (on("llm"), ("post_step", None, 0, 0), None),
     (on("tool"), ("post_step", "tool", 0, 0), "on tool"), (on("custom:search"), ("post_step", "search", 0, 0), "on custom:search"), (on("custom:search"), ("custom:search", None, 0, 0), "on custom:search"),
     (on("custom:llm"), ("post_step", "llm", 0, 0), None), (on("gate"), ("post_step", "gate", 0, 0), None), (on("error"), ("error", "llm", 0, 0), "on error"),
-    (on("artifact", "milestone"), ("milestone", None, 0, 0), "on milestone"), (on("artifact"), ("milestone", None, 0, 0), None), (manual, ("post_step", "llm", 99, 99), None), (off, ("post_step", "llm", 99, 99), None),
+    (on("error", "milestone"), ("milestone", None, 0, 0), "on milestone"), (on("error"), ("milestone", None, 0, 0), None), (manual, ("post_step", "llm", 99, 99), None), (off, ("post_step", "llm", 99, 99), None),
 ])  # fmt: skip
 def test_when_a_checkpoint_is_due(policy: Policy, now: tuple[str, str | None, int, float], trigger: str | None) -> None:
     assert policy.due(*now) == trigger

@@ -6,7 +6,9 @@ from collections import Counter
 from heapq import nlargest
 from typing import Any
 
+from everstep.records import Kind
 from everstep.shape import Shape, field
+from everstep.store.journal import said_in
 
 _PAGE = 500
 _LOOKED_AT = 20
@@ -78,9 +80,23 @@ def _copies(store: Any, ids: list[str], stored: int) -> int | None:
     return None if found is None else found.bytes
 
 
+_DRIVEN = tuple(kind.value for kind in (Kind.START, Kind.STATUS, Kind.GATE, Kind.ANSWER, Kind.TIMER))
+
+
+def _attempts(store: Any, run: str) -> set[int]:
+    """The attempts that left more than a step: a resume may only read an answer. Taking a run's lease to cancel or pause it is no attempt."""
+    row = store.backend.run(run)
+    records = () if row is None else store.backend.records(run, 1, row.head_seq, _DRIVEN)
+    return {one.epoch for one in records if one.epoch and (one.kind != Kind.STATUS or _status(one) in ("running", "succeeded", "failed"))}
+
+
+def _status(record: Any) -> Any:
+    return None if record.body is None else said_in(record).get("status")
+
+
 def _add(out: Counted, store: Any, run: Any) -> None:
     out.runs += 1
-    attempts = set()
+    attempts = _attempts(store, run.id)
     for step in store.steps(run.id):
         out.steps += 1
         out.failed += step.status != "succeeded"

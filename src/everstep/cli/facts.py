@@ -55,7 +55,10 @@ def of_event(event: Any, hidden: Any) -> dict[str, Any]:
 
 def of_report(report: Any, hidden: Any) -> dict[str, Any]:
     """What a resume was worth."""
-    names = ("attempt", "kept", "executed", "seconds", "seconds_saved", "tokens_saved", "cost_saved", "unused")
+    names = ("attempt", "kept", "executed", "seconds", "seconds_saved", "tokens_saved", "cost_saved", "unused", "new", "not_reached")
     found = {name: getattr(report, name) for name in names}
-    differences = [{"step": d.address, "recorded": hidden(d.recorded), "now": hidden(d.now)} for d in report.differences]
+    differences = [
+        {"step": d.address, "what": d.what, "path": to_json(hidden(list(d.path))), "recorded": hidden(d.recorded), "now": hidden(d.now)}
+        for d in report.differences
+    ]
     return {**found, "definition_changed": bool(report.changed), "differences": differences}

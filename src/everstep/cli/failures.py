@@ -32,7 +32,7 @@ def tell(error: BaseException, arguments: list[str] | None = None) -> int:
     if debug:
         traceback.print_exception(error)
     if isinstance(error, (EverstepError, Suspended)):
-        _say(error.message, error.remedy, error.code, as_json)
+        _say(error.message, error.remedy, error.code, as_json, getattr(error, "difference", ""))
         return exits.code_of(error)
     if isinstance(error, OSError) and error.filename is None and error.errno in _NO_ROOM:
         unheard()
@@ -48,14 +48,16 @@ def tell(error: BaseException, arguments: list[str] | None = None) -> int:
     return exits.FAILED
 
 
-def _say(message: str, remedy: str, code: str, as_json: bool) -> None:
-    message = Redactor.default().text(message)
+def _say(message: str, remedy: str, code: str, as_json: bool, difference: str = "") -> None:
+    message, difference = (Redactor.default().text(text) for text in (message, difference))
     remedy = in_commands(remedy)
     if as_json:
-        said = {"code": code, "message": message, "remedy": remedy}
+        said = {"code": code, "message": message, "remedy": remedy, **({"difference": difference} if difference else {})}
         sys.stderr.write(dumps({"everstep": FORMAT, "kind": "error", "data": said}) + "\n")
         return
     sys.stderr.write(f"error: {safe(message, lines=True)} [{code}]\n")
+    if difference:
+        sys.stderr.write(f"{safe(difference, lines=True)}\n")
     if remedy:
         sys.stderr.write(f"hint: {safe(remedy, lines=True)}\n")
 

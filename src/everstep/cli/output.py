@@ -23,7 +23,15 @@ from everstep.cli.text import ago, cut, iso, safe, width
 
 FORMAT = 1
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
-_OF_STATUS = {"running": "cyan", "waiting": "yellow", "queued": "blue", "succeeded": "green", "failed": "red", "cancelled": "dim"}
+_OF_STATUS = {
+    "running": "cyan",
+    "waiting": "yellow",
+    "queued": "blue",
+    "succeeded": "green",
+    "failed": "red",
+    "cancelled": "dim",
+    "differs": "yellow",
+}
 _PATIENCE = 0.9
 _PLAIN = re.compile(r"[ -~\n\t]*")
 _COLOURS = re.compile(r"(\x1b\[\d{1,2}m)")

@@ -26,12 +26,13 @@ async def ask(handle: AsyncRun, name: str, question: str | None, on_pass: Any = 
     run = handle.driver
     asked = gates.question_of(run, name, question, **options)
     value = await _decide(handle, run, asked)
-    picked = gates.chosen(value, on_pass, on_fail)
+    picked = gates.chosen(run, asked, value, on_pass, on_fail)
     return await picked if inspect.isawaitable(picked) else picked
 
 
 async def _decide(handle: AsyncRun, run: Driver, asked: Question) -> Any:
     found = run._played.answers.get(asked.address)
+    run._asked.add(asked.address)
     if found is not None:
         if found.body[2].get("cancelled"):
             await handle.completions.cancelled(asked.address, found.body[2].get("seconds", 0.0))
@@ -104,6 +105,10 @@ async def sleep(handle: AsyncRun, seconds: float | None, until: Any) -> None:
         await handle.completions.cancelled(address, max(0.0, due - (known.record.at if known else due)) / 1e6)
     elif not run._dry:
         await _wait(handle, run, address, due, known is not None)
+    elif known is None:
+        from everstep.runtime import validation
+
+        validation.note_new(run, address)
 
 
 async def _wait(handle: AsyncRun, run: Driver, address: str, due: int, known: bool) -> None:
@@ -117,7 +122,7 @@ async def _wait(handle: AsyncRun, run: Driver, address: str, due: int, known: bo
             gates.set_timer(run, address, due)
             await park(handle, address, lambda: clock.now_us() >= due, lambda: gates.waiting_until(run, address, due))
         elif left > 0:
-            await _hold(handle, run, due)
+            await _hold(handle, run, address, due)
     except asyncio.CancelledError:
         if not run.is_stopping:
             run._put("event", pack_body(["timer_cancelled", encode({"timer": address})]), None)
@@ -129,10 +134,10 @@ async def _wait(handle: AsyncRun, run: Driver, address: str, due: int, known: bo
         await handle.completions.ended(await handle.write_entries())
 
 
-async def _hold(handle: AsyncRun, run: Driver, due: int) -> None:
+async def _hold(handle: AsyncRun, run: Driver, address: str, due: int) -> None:
     """Wait in this process. The deadline is recorded first: a process that dies does not wait from the beginning."""
     await handle.write_entries()
     with handle.completions.busy():
         while (left := due - clock.now_us()) > 0:
-            await asyncio.sleep(min(left / 1e6, 0.2))
+            await clock.anap(left / 1e6, 0.2, lambda: run._is_busy_beside(address))
             run._listen()

@@ -241,9 +241,6 @@ class AsyncRun:
     async def _write_step(self, ticket: Ticket, error: Exception | None) -> int:
         """Make the end of a step durable; gives its place in the journal."""
         run = self._run
-        if run._dry:
-            run._flight.pop(ticket.address, None)
-            return 0
         due = run._due(ticket, error)
         try:
             commit = await self._commit(lambda: run._step_commit(ticket, due))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from everstep.clock import clock
 from everstep.errors import StepTimeout, Waiting
@@ -13,9 +12,7 @@ from everstep.runtime.agates import park
 from everstep.runtime.completions import seconds_of
 from everstep.runtime.context import Frame, frame, leave
 from everstep.runtime.steps import Ticket, Unrecorded, end_turn, failed, look_again, recorded_outcome, remaining, succeeded, take_turn
-
-if TYPE_CHECKING:
-    from everstep.runtime.driver import Driver
+from everstep.runtime.wait import Wait
 
 
 async def adrive(ticket: Ticket, handle: Any) -> Any:
@@ -37,18 +34,22 @@ async def _adrive(ticket: Ticket, handle: Any) -> Any:
     run._branch()  # it begins here, also if it asks for something only later
     look_again(ticket)
     if ticket.played:
-        return await _replayed(ticket, handle)
+        await wait_for_place(ticket, handle)
+        return recorded_outcome(ticket)
+    if run._dry:
+        from everstep.runtime import validation
+
+        return await validation.acheck(ticket, handle)
     if not ticket.done and handle.completions.replaying:
         await handle.completions.new()
     attempt = acall if ticket.options.transactional is None else _transaction(ticket)
-    place = ticket.found.record.seq if ticket.done and ticket.found is not None else None
     instead = run._before_step(ticket)
     if instead is not None:
         return instead[0]
     while True:
         wait = remaining(ticket)
         if wait:
-            await _nap(run, wait)
+            await _nap(ticket, wait)
         try:
             result = await attempt(ticket, handle)
         except Unrecorded as trouble:
@@ -59,9 +60,9 @@ async def _adrive(ticket: Ticket, handle: Any) -> Any:
             delay = failed(ticket, error)
             seq = await handle._write_step(ticket, error)
             if delay is None:
-                await _hand_out(handle, place, seq)
+                await _hand_out(handle, seq)
                 raise
-            await _nap(run, delay)
+            await _nap(ticket, delay)
             run._try_again(ticket)
         except Waiting as waiting:
             await _give_way(handle, ticket, waiting)
@@ -74,7 +75,7 @@ async def _adrive(ticket: Ticket, handle: Any) -> Any:
                 seq = await handle._write_step(ticket, None)
             else:
                 seq = run._open()[0].head_seq
-            await _hand_out(handle, place, seq)
+            await _hand_out(handle, seq)
             return result
 
 
@@ -86,8 +87,8 @@ async def _give_way(handle: Any, ticket: Ticket, waiting: Waiting) -> None:
         ticket.run._break_off(ticket, waiting)
 
 
-async def _replayed(ticket: Ticket, handle: Any) -> Any:
-    """What was recorded, when it is its turn."""
+async def wait_for_place(ticket: Ticket, handle: Any) -> None:
+    """Return when it is the turn of a recorded end; of a step that the program had cancelled, never."""
     found = ticket.found
     assert found is not None
     if found.body[12].get("cancelled"):
@@ -97,23 +98,24 @@ async def _replayed(ticket: Ticket, handle: Any) -> Any:
             ticket.run._branches.cancelled(ticket.address, ticket.run._branch())
     if not handle.completions.is_next(found.record.seq):
         await handle.completions.recorded(found.record.seq)
-    return recorded_outcome(ticket)
 
 
-async def _hand_out(handle: Any, place: int | None, seq: int) -> None:
-    """Let the program see the end of a step that ran: of one that was validated, in its recorded place."""
-    if place is not None:
-        await handle.completions.recorded(place)
-    elif handle.driver._branches.several:
+async def _hand_out(handle: Any, seq: int) -> None:
+    """Let the program see the end of a step that ran."""
+    if handle.driver._branches.several:
         await handle.completions.ended(seq)
 
 
-async def _nap(run: Driver, seconds: float) -> None:
+async def _nap(ticket: Ticket, seconds: float) -> None:
     """Wait in this task, a little at a time, so that a signal or an operator is heard."""
-    until = time.monotonic() + seconds
-    while (left := until - time.monotonic()) > 0:
-        await asyncio.sleep(min(left, 0.2))
-        run._listen()
+    run, address, wait = ticket.run, ticket.address, Wait(seconds)
+    run._resting.add(address)
+    try:
+        while (left := wait.left()) > 0:
+            await clock.anap(left, 0.2, lambda: run._is_busy_beside(address))
+            run._listen()
+    finally:
+        run._resting.discard(address)
 
 
 async def acall(ticket: Ticket, handle: Any) -> Any:

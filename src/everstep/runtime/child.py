@@ -19,7 +19,9 @@ from everstep.runtime.deaths import is_buried
 from everstep.runtime.host import Host
 from everstep.runtime.outcome import Outcome, recorded
 from everstep.runtime.recorder import TROUBLE
+from everstep.runtime.steps import given_again
 from everstep.runtime.workflow import Workflow, as_stored, beginning, digest_of, refuse_other, resume, start
+from everstep.shape import replace
 from everstep.store.journal import said_in
 from everstep.store.reading import newest_of
 
@@ -56,6 +58,7 @@ def child_of(flow: Workflow, here: Frame) -> Callable[..., Any]:
         return _of_child(outcome, here.run.id)
 
     chosen: Any = adrive if flow.is_async else drive
+    chosen.is_child = True
     if here.run._mask is not None:
         chosen.__wrapped__ = flow.function  # its parameters say which arguments are masked
     return cast("Callable[..., Any]", chosen)
@@ -71,6 +74,8 @@ def _child(flow: Workflow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
     token = frame.set(None)  # the child counts its own steps
     try:
         row = store.backend.run(id)
+        if run._dry:
+            return _validated(store, row, here)
         if row is not None:
             _refuse_stranger(store, row, run.id, flow, args, kwargs)
         options = {"driven": True, "by_hand": run._mode.by_hand, "max_deaths": run._mode.max_deaths}
@@ -88,6 +93,31 @@ def _was_given_up(store: Host, row: RunRow) -> bool:
     """Whether a child run failed because it kills the processes that drive it."""
     found = newest_of(store.backend, row, Kind.STATUS)
     return found is not None and is_buried(said_in(found))
+
+
+def _validated(store: Host, row: RunRow | None, here: Frame) -> Any:
+    """Validate a child with its caller. The caller then gets the recorded outcome, so that each difference is told once."""
+    run, ticket = here.run, here.ticket
+    assert ticket is not None
+    if row is None:  # it was deleted: only its caller still knows what came of it
+        if not ticket.done:
+            from everstep.runtime import validation
+
+            raise validation.ends_at(run, ticket.address)
+        return given_again(ticket)
+    found = resume(store, row.id, None, "validate", True, {"driven": True})
+    known = recorded(store, row)
+    return _tell_later(run, found, known) if inspect.isawaitable(found) else _tell(run, found, known)
+
+
+async def _tell_later(run: Any, found: Any, known: Outcome) -> Outcome:
+    return _tell(run, await found, known)
+
+
+def _tell(run: Any, found: Outcome, known: Outcome) -> Outcome:
+    for one in found.report.differences:
+        run._report.differences.append(replace(one, address=f"{found.run}: {one.address}"))
+    return known
 
 
 def _refuse_stranger(store: Host, row: RunRow, caller: str, flow: Workflow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

@@ -29,9 +29,10 @@ from everstep.runtime.owner import within
 from everstep.runtime.playback import Playback
 from everstep.runtime.policy import Policy, manual
 from everstep.runtime.recorder import TROUBLE, Durability, Recorder
-from everstep.runtime.report import Difference, Report
+from everstep.runtime.report import Report
 from everstep.runtime.steps import Ticket, Turn
 from everstep.runtime.ticker import Ticker
+from everstep.runtime.wait import Wait
 from everstep.shape import replace
 from everstep.store.events import Event
 from everstep.store.journal import SUCCEEDED, Recorded, load_result, pack_body, result_body
@@ -44,7 +45,8 @@ if TYPE_CHECKING:
     from everstep.runtime.transactional import Work
 
 MOST_NAMES = 32
-_CHECKPOINT, _STEP = Kind.CHECKPOINT.value, Kind.STEP.value
+_CHECKPOINT, _STEP, _EVENT = Kind.CHECKPOINT.value, Kind.STEP.value, Kind.EVENT.value
+_UNTOLD = ("value_drawn", "step_started")  # records of steps that hooks are not told of, live neither
 _HOOKS_OF = {"step": ("after_step",), "checkpoint": ("after_checkpoint",), "answer": ("after_gate",), "gate": ("before_gate",)}
 
 
@@ -79,6 +81,7 @@ class Driver(Recorder):
         self._turns: dict[str, Turn] = {}  # the steps with a key that are running
         self._root = Frame(self, self)
         self._flight: dict[str, Ticket] = {}
+        self._resting: set[str] = set()  # the steps that wait between two attempts
         self._waits: dict[str, Waiting] = {}  # what stopped the program; one that catches it all the same has not gone past it
         self._interrupted = False  # something asked the program to stop, and its tasks are being unwound
         self._given_up: dict[str, Entry] = {}  # the steps that the program cancelled
@@ -90,6 +93,7 @@ class Driver(Recorder):
         self._last_step: str | None = None
         self._progress: tuple[float, float] | None = None
         self._asked: set[str] = set()
+        self._called_again: set[str] = set()  # the recorded steps that a validation called
         self._ticker: Ticker | None = None
         self._owner = 0
         self._report = Report()
@@ -167,9 +171,6 @@ class Driver(Recorder):
         self._open()
         if os.getpid() != self._pid:
             raise StoreClosed(f"run {self.id!r} was opened before this process was forked", remedy="Open the store anew in the child.")
-        if self._dry:
-            self._refuse_unrecorded(ticket)
-            return None
         self._boundary()
         self._afford()
         if self._letters and f"skip:{ticket.address}" in self._letters:
@@ -212,35 +213,8 @@ class Driver(Recorder):
             raise
         return (result,)
 
-    def _refuse_unrecorded(self, ticket: Ticket) -> None:
-        if ticket.found is None:
-            raise Interrupted(self.id, f"the journal ends before {ticket.address}")
-
-    def _compare(self, ticket: Ticket, now: Any) -> None:
-        """Validation: what a step gives now against what was recorded."""
-        self._report.executed += 1
-        found = self._recorded(ticket.address)
-        if found is None:
-            return
-        body = found.body
-        if isinstance(now, BaseException) or body[0] != SUCCEEDED:
-            recorded = repr((body[6] or {}).get("type")) if body[0] != SUCCEEDED else "a result"
-            shown = type(now).__qualname__ if isinstance(now, BaseException) else "a result"
-            same = isinstance(now, BaseException) and body[0] != SUCCEEDED and str((body[6] or {}).get("type")).endswith(shown)
-        else:
-            before = self._loaded(body)
-            recorded, shown = f"{before!r:.200}", f"{now!r:.200}"
-            mask = self._mask
-            kept = now if mask is None else mask(now, f"result of {ticket.address}")
-            same = encode(before) == encode(kept, f"result of {ticket.address}")
-        if not same:
-            self._report.differences.append(Difference(ticket.address, recorded, shown))
-
     def _write_step(self, ticket: Ticket, error: Exception | None) -> None:
         """Make the end of a step, or of one attempt, durable."""
-        if self._dry:
-            self._flight.pop(ticket.address, None)
-            return
         commit = self._record_step(ticket, self._due(ticket, error))
         self._after_step(ticket, error, commit)
 
@@ -405,10 +379,14 @@ class Driver(Recorder):
 
     def _nap(self, seconds: float) -> None:
         """Wait in this process, a little at a time, so that a signal or an operator is heard."""
-        until = time.monotonic() + seconds
-        while (left := until - time.monotonic()) > 0:
-            time.sleep(min(left, 0.2))
+        wait = Wait(seconds)
+        while (left := wait.left()) > 0:
+            clock.nap(left, 0.2)
             self._listen()
+
+    def _is_busy_beside(self, address: str) -> bool:
+        """Whether a step runs that is not around this address."""
+        return any(step not in self._resting and not f"{address}/".startswith(f"{step}/") for step in self._flight)
 
     def _listen(self) -> None:
         """While the run waits in this process: whether a signal has come, and every second whether an operator has written."""
@@ -571,8 +549,14 @@ def republish(hooks: Hooks, records: list[Record]) -> None:
 
     for record in records:
         event = event_of(None, record, replayed=True)
-        for name in _HOOKS_OF.get(record.kind, ()):
-            hooks.fire(name, event)
+        if record.kind == _EVENT and (event.name.startswith("custom:") or event.name == "milestone"):
+            name = f"custom:{event.name.removeprefix('custom:')}"
+            hooks.fire(name, replace(event, name=name))
+        elif event.name not in _UNTOLD:
+            for name in _HOOKS_OF.get(record.kind, ()):
+                hooks.fire(name, event)
+            if event.name in ("step_failed", "step_retrying"):
+                hooks.fire("error", event)
 
 
 def told(letter: Letter) -> str:

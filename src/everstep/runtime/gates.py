@@ -6,7 +6,7 @@ the run reads it. The letter stays, so that the first answer is the only one. A 
 
 from __future__ import annotations
 
-import time
+from collections.abc import Mapping
 from datetime import datetime
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 from everstep.clock import clock
 from everstep.codec.frame import unwrap
 from everstep.codec.values import decode, encode
-from everstep.errors import DamagedFrame, DamagedRun, GateTimeout, Interrupted, InvalidArgument, StepFailed, Waiting
+from everstep.errors import BadAnswer, DamagedFrame, DamagedRun, GateTimeout, InvalidArgument, StepFailed, Waiting
 from everstep.records import Letter, RunRow
 from everstep.runtime import schema as shapes
 from everstep.runtime.context import current
+from everstep.runtime.instances import instance_of, plain_of
 from everstep.runtime.recorder import TROUBLE
 from everstep.runtime.step_options import check_name
 from everstep.shape import Shape
@@ -41,7 +42,7 @@ def gate(
     """Wait for a decision from outside: `if everstep.gate("editor", ask="Publish?", choices=["yes", "no"]) == "yes": ...`.
 
     The run lets go of its process until `store.answer(run, name, value)`; the answer must fit `schema` (a type, or a JSON Schema) or be one
-    of `choices`. After `timeout` seconds the answer is `default`, or `GateTimeout` is raised where there is none. With `condition` (a
+    of `choices`. With a class as schema the gate gives an instance of it. After `timeout` seconds the answer is `default`, or `GateTimeout` is raised where there is none. With `condition` (a
     value or a function) the gate decides by itself, once. `on_pass` and `on_fail` pick what comes back: a value, or a function to call.
     """
     return current().gate(
@@ -77,11 +78,12 @@ class Question(Shape):
     default: Any
     condition: Any
     deadline: int | None = None
+    kind: Any = None  # the type whose instance the gate gives
 
 
 def ask(run: Driver, name: str, question: str | None = None, *, on_pass: Any = None, on_fail: Any = None, **options: Any) -> Any:
     asked = question_of(run, name, question, **options)
-    return chosen(decide(run, asked), on_pass, on_fail)
+    return chosen(run, asked, decide(run, asked), on_pass, on_fail)
 
 
 def question_of(
@@ -92,19 +94,41 @@ def question_of(
     shape = shapes.to_schema(schema, choices)
     if timeout is not None and not (isinstance(timeout, (int, float)) and 0 < timeout < _MOST_SECONDS):
         raise InvalidArgument(f"timeout must be a number of seconds above 0 and below {_MOST_SECONDS:,.0f}, got {timeout!r:.60}")
+    default = default if default is NONE or shape is None else plain_of(default)
     if default is not NONE and shape is not None and default is not None:
         fault = shapes.check(shape, default)
         if fault:
             raise InvalidArgument(f"the default of gate {name!r} does not fit it: {fault}")
-    return Question(_address(run, name), question, shape, timeout, default, condition)
+    kind = None if isinstance(schema, Mapping) or condition is not None else schema
+    return Question(_address(run, name), question, shape, timeout, default, condition, kind=kind)
 
 
-def chosen(value: Any, on_pass: Any, on_fail: Any) -> Any:
+def chosen(run: Driver, asked: Question, value: Any, on_pass: Any, on_fail: Any) -> Any:
     """What a gate gives for an answer."""
-    if on_pass is None and on_fail is None:
+    picked = None if on_pass is None and on_fail is None else on_pass if passed(value) else on_fail
+    return picked() if callable(picked) else _instance(run, asked, value) if picked is None else picked
+
+
+def _instance(run: Driver, asked: Question, value: Any) -> Any:
+    """An answer as what the gate was asked to give: an instance of its schema, if that is a class."""
+    if asked.kind is None or (value is None and asked.default is None):
         return value
-    picked = on_pass if passed(value) else on_fail
-    return picked() if callable(picked) else value if picked is None else picked
+    fault = shapes.check(asked.shape, value) or _refusal(asked.kind, value)
+    if fault is not None:
+        raise BadAnswer(
+            f"the recorded answer to gate {asked.address!r} of run {run.id!r} does not fit {asked.kind!r:.100}: {fault}",
+            remedy=f"Let the schema take it, or fork the run before the gate: store.resume({run.id!r}, from_step={asked.address!r}).",
+        )
+    return instance_of(asked.kind, value)
+
+
+def _refusal(kind: Any, value: Any) -> str | None:
+    """What a class says against an answer that fits its schema."""
+    try:
+        instance_of(kind, value)
+    except Exception as error:  # noqa: BLE001 - a class may refuse it in any way
+        return f"{type(error).__name__}: {error}"[:500]
+    return None
 
 
 def passed(value: Any) -> bool:
@@ -125,7 +149,9 @@ def decide(run: Driver, asked: Question) -> Any:
     if found is not None:
         return _value(address, found.body)
     if run._dry:
-        raise Interrupted(run.id, f"the journal ends before {address}")
+        from everstep.runtime import validation
+
+        raise validation.ends_at(run, address, asked=address in run._played.asked)
     run._boundary()
     if asked.condition is not None:
         condition = asked.condition
@@ -145,14 +171,15 @@ def decide(run: Driver, asked: Question) -> Any:
 def arrival(run: Driver, asked: Question) -> tuple[Any] | None:
     """The answer that has come, recorded; that of the deadline, if it has passed; or None."""
     address, deadline = asked.address, asked.deadline
-    letter = _letter(run, address, asked.shape)
+    letter = _letter(run, asked)
     if letter is None and deadline is not None and clock.now_us() >= deadline:
         _say_expired(run, address, asked.default)
-        letter = _letter(run, address, None)
+        letter = run._letters.get(f"answer:{address}")
     if letter is None:
         return None
     said = _said(letter)
-    return (answered(run, address, said["value"], said.get("by"), bool(said.get("expired"))),)
+    value = said["value"] if asked.shape is None else plain_of(said["value"])
+    return (answered(run, address, value, said.get("by"), bool(said.get("expired"))),)
 
 
 def waiting_for(run: Driver, asked: Question) -> Waiting:
@@ -171,12 +198,17 @@ def _say_expired(run: Driver, address: str, default: Any) -> None:
         raise
 
 
-def _letter(run: Driver, address: str, shape: Any) -> Letter | None:
+def _letter(run: Driver, asked: Question) -> Letter | None:
     """The answer that waits, if it fits. One that came before the question and does not fit is thrown away, and asked for again."""
+    address, shape = asked.address, asked.shape
     letter = run._letters.get(f"answer:{address}")
     if letter is None or shape is None:
         return letter
-    fault = shapes.check(shape, _said(letter)["value"])
+    said = _said(letter)
+    if "expired" in said:
+        return letter  # the default, which was looked at
+    value = plain_of(said["value"])
+    fault = shapes.check(shape, value) or (_refusal(asked.kind, value) if asked.kind is not None else None)
     if fault is None:
         return letter
     run._read.append(letter.name)
@@ -276,7 +308,7 @@ def address_of_timer(run: Driver) -> str:
 def sleep_run(run: Driver, seconds: float | None, until: Any) -> None:
     deadline = start_timer(run, seconds, until)
     while deadline is not None and (left := deadline - clock.now_us()) > 0:
-        time.sleep(min(left / 1e6, 0.2))
+        clock.nap(left / 1e6, 0.2)
         run._listen()
 
 
@@ -288,8 +320,14 @@ def start_timer(run: Driver, seconds: float | None, until: Any) -> int | None:
     found = run._played.asked.get(address)
     if found is not None:
         due = found.body[0]
-    if run._dry or due <= clock.now_us():
-        if found is None and not run._dry:
+    if run._dry:
+        if found is None:
+            from everstep.runtime import validation
+
+            validation.note_new(run, address)
+        return None
+    if due <= clock.now_us():
+        if found is None:
             with run._lock:
                 run._put("timer", pack_body([due]), address)
         drop_timer(run, address)

@@ -27,6 +27,7 @@ from everstep.records import CHILD, Kind, Letter, RunRow, Status
 from everstep.runtime import schema as shapes
 from everstep.runtime import workflow
 from everstep.runtime.host import Host
+from everstep.runtime.instances import plain_of
 from everstep.runtime.outcome import Outcome
 from everstep.runtime.playback import taken_over
 from everstep.runtime.telling import tell
@@ -56,6 +57,8 @@ def answer(store: Host, run_id: str, gate: str, value: Any, by: str | None, earl
         )
     if row.status in _OVER:
         raise NotFound(f"run {row.id!r} is {row.status}: no gate of it is open")
+    if found is not None and found.schema is not None:
+        value = plain_of(value)
     if store._mask is not None:
         value = decode(encode(store._mask(value, "answer")))  # what is stored must fit, too: the run sees nothing else
     fault = shapes.check(found.schema, value) if found is not None and found.schema is not None else None

@@ -16,6 +16,8 @@ from everstep.store.gates import Gate, open_gates
 from everstep.store.journal import load_result, rebuilt
 from everstep.store.reading import newest_of
 
+DIFFERS = "differs"  # the status of a validation that found differences; no run has it
+
 
 class Outcome(Shape):
     """What came of driving a run: its status, its result or error, and what the attempt was worth."""
@@ -42,6 +44,8 @@ class Outcome(Shape):
         """The result; raises the error of a run that failed, and says what another one waits for."""
         if self.status == Status.SUCCEEDED:
             return self.result
+        if self.status == DIFFERS:
+            raise EverstepError(f"run {self.run!r} differs: {self.reason}", remedy="Read outcome.report: it shows where.")
         if self.error is not None:
             raise self.error
         raise EverstepError(

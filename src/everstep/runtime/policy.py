@@ -20,7 +20,7 @@ from everstep.runtime.checks import check_keys, check_number
 from everstep.shape import Shape
 
 KINDS = ("llm", "tool")
-EVENTS = ("step", "pre_step", "post_step", "gate", *KINDS, "artifact", "error", "milestone")
+EVENTS = ("step", "pre_step", "post_step", "gate", *KINDS, "error", "milestone")
 _ALLOWED = f"{', '.join(EVENTS)}, or custom:name for an event or a kind of step of your own"
 _FORMS = "'every 5 steps', 'every 30 s', 'on gate, llm', several of them joined by |, 'manual' or 'off'"
 _CUSTOM = re.compile(r"custom:[^\W\d][\w.:/-]{0,99}")
@@ -122,7 +122,7 @@ def on(*events: str) -> Policy:
     """A checkpoint whenever one of these happens.
 
     `step` (the same as `post_step`): a step has ended; `pre_step`: one is about to begin; `llm`, `tool`: a step of that kind has
-    ended; `gate`: a gate was answered; `artifact`: one was stored; `error`: a step failed; `milestone`: `run.milestone` was
+    ended; `gate`: a gate was answered; `error`: a step failed; `milestone`: `run.milestone` was
     called; `custom:name`: `run.emit(name)` was called, or a step of kind `name` has ended.
     """
     if not events:
@@ -139,6 +139,11 @@ def _event(name: Any) -> str:
         return "post_step"
     if is_custom(name) or (isinstance(name, str) and name in EVENTS):
         return str(name)
+    if name == "artifact":
+        raise InvalidArgument(
+            "a policy cannot wait for 'artifact': runs have no artifacts",
+            remedy="Emit an event of your own, run.emit('artifact'), and use on('custom:artifact').",
+        )
     raise InvalidArgument(f"{shown(name)} is no event that a checkpoint can be made on", remedy=f"Use {_ALLOWED}.")
 
 

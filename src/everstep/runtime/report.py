@@ -2,18 +2,8 @@
 
 from __future__ import annotations
 
+from everstep.runtime.difference import Difference
 from everstep.shape import Shape, field
-
-
-class Difference(Shape, frozen=True):
-    """A step that gave something else when it was validated."""
-
-    address: str
-    recorded: str
-    now: str
-
-    def __str__(self) -> str:
-        return f"{self.address}: recorded {self.recorded}, now {self.now}"
 
 
 class Report(Shape):
@@ -37,6 +27,10 @@ class Report(Shape):
     """How many processes had died with the run when it was given up (see WorkerDied); otherwise 0."""
     differences: list[Difference] = field(default_factory=list)
     """What `replay="validate"` found."""
+    new: list[str] = field(default_factory=list)
+    """What a validated program asked for and is not recorded."""
+    not_reached: list[str] = field(default_factory=list)
+    """What is recorded and was not compared, because a new step ended the validation."""
 
     def __str__(self) -> str:
         lines = [f"{self.run}: {_steps(self.kept)} kept, {_steps(self.executed)} run in {_seconds(self.seconds)}"]
@@ -44,13 +38,17 @@ class Report(Shape):
             lines[0] += f"; saved {_seconds(self.seconds_saved)}"
             lines[0] += f", {self.tokens_saved:,} tokens" if self.tokens_saved else ""
             lines[0] += f", ${self.cost_saved:,.4f}" if self.cost_saved else ""
-        if self.unused:
+        if self.unused and not self.not_reached:
             lines.append(f"recorded, but no longer asked for: {', '.join(self.unused)}")
         if self.handled:
             lines.append(_handled(self.run, self.handled))
         if self.changed:
             lines.append("the definition has changed since the run began")
         lines += [str(difference) for difference in self.differences]
+        if self.new:
+            lines.append(f"asked for now, but not recorded: {', '.join(self.new)}")
+        if self.not_reached:
+            lines.append(f"the comparison ended there; recorded, and not compared: {', '.join(self.not_reached)}")
         return "\n".join(lines)
 
 

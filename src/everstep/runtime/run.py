@@ -34,7 +34,7 @@ from everstep.guard import inside
 from everstep.ids import check_id
 from everstep.records import Kind, Record, RunRow, Status
 from everstep.runtime import abandoned, deaths, gates, owner, playback, signals
-from everstep.runtime.closing import end
+from everstep.runtime.closing import announce, end
 from everstep.runtime.context import opened
 from everstep.runtime.driver import Driver, republish, told
 from everstep.runtime.ending import Ending, add_loose, ending_of, stopped_by, tell_caller
@@ -527,11 +527,10 @@ class Run(Driver):
                 return
             ending = ending_of(self, error)
             tell_caller(self, ending)
-            if ending.kind is not None:
-                self._fire("before_checkpoint", kind=ending.kind)
+            built = announce(self, ending)
             with self._lock:  # a task that was left behind writes before this, or not at all
                 add_loose(self, ending)
-                made = end(self, ending)
+                made = end(self, ending, built)
                 for ledger, done in self._rows:
                     ledger.done.append(done)
                 self._saver = None

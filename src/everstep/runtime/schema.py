@@ -24,6 +24,7 @@ from typing import Any, NoReturn
 
 from everstep.codec.refusal import shown
 from everstep.errors import InvalidArgument
+from everstep.runtime.instances import plain_of
 from everstep.runtime.pattern import MOST_STATES, Steps, Unbounded, compiled
 
 DEPTH = 100
@@ -37,7 +38,7 @@ Schema = dict[str, Any]
 def to_schema(schema: Any = None, choices: Iterable[Any] | None = None) -> Schema | None:
     """The JSON Schema of an answer, checked and plain; None if anything goes.
 
-    `schema` is a Python type, an Enum (its values are the answers), a dataclass, a TypedDict, a pydantic model or a JSON Schema;
+    `schema` is a Python type, an Enum (its values are the answers), a dataclass, a TypedDict, a pydantic model, a msgspec Struct or a JSON Schema;
     `choices` are the only values allowed. If both are given, each choice must fit the schema. A shape that cannot be
     expressed, or a keyword that is not understood, is an InvalidArgument that names it.
     """
@@ -73,7 +74,7 @@ def _of_choices(choices: Any) -> list[Any]:
         raise InvalidArgument(f"choices={shown(choices)} is no list of values", remedy="Give a list: choices=['yes', 'no'].")
     allowed: list[Any] = []
     for number, choice in enumerate(choices):
-        plain = _plain(choice, f"choices[{number}]")
+        plain = _plain(plain_of(choice), f"choices[{number}]")
         allowed += [] if any(same(plain, other) for other in allowed) else [plain]
     if not allowed:
         raise InvalidArgument("choices is empty, so that no answer would be right", remedy="Give a list: choices=['yes', 'no'].")
@@ -175,6 +176,8 @@ class _Maker:
             return {"title": kind.__name__, "enum": [_plain(member, f"{kind.__name__}.{member.name}") for member in kind]}
         if callable(getattr(kind, "model_json_schema", None)):
             return self._once(kind, lambda name: self._of_model(kind, name))
+        if hasattr(kind, "__struct_fields__") and hasattr(kind, "__struct_config__"):
+            return self._once(kind, lambda name: self._of_struct(kind, name))
         if is_dataclass(kind):
             optional = {f.name for f in fields(kind) if f.default is not MISSING or f.default_factory is not MISSING}
             wanted = {f.name: f.name not in optional for f in fields(kind) if f.init}
@@ -211,6 +214,18 @@ class _Maker:
             self.defs[f"{name}.{inner}"] = schema
         return made
 
+    def _of_struct(self, kind: Any, name: str) -> Schema:
+        """A Struct of msgspec, whose definitions go under its name for the same reason."""
+        import msgspec
+
+        try:
+            (made,), parts = msgspec.json.schema_components([kind], ref_template=f"#/$defs/{name}.{{name}}")
+        except Exception as error:
+            raise InvalidArgument(f"{kind.__name__} has no JSON Schema: {error}", remedy="Ask for a simpler Struct.") from error
+        for inner, schema in parts.items():
+            self.defs[f"{name}.{inner}"] = dict(_plain(schema, name))
+        return dict(_plain(made, name))
+
 
 def _hints(kind: Any) -> dict[str, Any]:
     try:
@@ -224,7 +239,7 @@ def _hints(kind: Any) -> dict[str, Any]:
 def _no_shape(kind: Any) -> NoReturn:
     raise InvalidArgument(
         f"{shown(kind)} is no shape that an answer can have",
-        remedy="Give str, int, float, bool, list, dict, Any, Optional, Union, Literal, list[x], dict[str, x], an Enum, a dataclass, a TypedDict, a pydantic model or a JSON Schema.",
+        remedy="Give str, int, float, bool, list, dict, Any, Optional, Union, Literal, list[x], dict[str, x], an Enum, a dataclass, a TypedDict, a pydantic model, a msgspec Struct or a JSON Schema.",
     )
 
 

@@ -109,8 +109,8 @@ class Ticket:
 
     @property
     def played(self) -> bool:
-        """Whether what was recorded is all there is to it. Validation runs steps again, but none that would write."""
-        return self.done and (not self.run._dry or self.options.transactional is not None)
+        """Whether the recorded end is all there is to it."""
+        return self.done and not self.run._dry
 
     def given(self) -> tuple[Any, ...]:
         """What the function gets."""
@@ -254,7 +254,9 @@ def _find(ticket: Ticket) -> None:
         return
     body = found.body
     status, ticket.attempt = body[0], body[1]
-    if body[2] != ticket.digest and body[2] and ticket.digest and ticket.address not in run._accept and status != RUNNING:
+    if run._dry and body[12].get("again") and body[6] is not None:
+        status = body[0] = FAILED  # a resume runs it again, but it did fail: validation compares that
+    elif is_other_input(ticket, body) and not run._dry:
         raise NonDeterminism(run.id, ticket.address, show_input(body[3]), show_input(ticket.input), not run._mode.workflow)
     if status == RUNNING or (status == FAILED and body[12].get("next") is not None):
         ticket.unsure = not body[12].get("again") and status == RUNNING
@@ -267,6 +269,13 @@ def _find(ticket: Ticket) -> None:
     ticket.found, ticket.done = found, True
 
 
+def is_other_input(ticket: Ticket, body: list[Any]) -> bool:
+    """Whether a recorded step had another input than this call."""
+    if not body[2] or body[2] == ticket.digest or not ticket.digest or body[0] == RUNNING:
+        return False
+    return ticket.address not in ticket.run._accept
+
+
 def _redo(run: Driver, addresses: Iterable[str]) -> None:
     for address in addresses:
         run._played.forget(address)
@@ -274,10 +283,16 @@ def _redo(run: Driver, addresses: Iterable[str]) -> None:
 
 def recorded_outcome(ticket: Ticket) -> Any:
     """What was recorded: the result, or the error raised again."""
+    assert ticket.found is not None
+    ticket.run._kept(ticket.address, ticket.found.body)
+    return given_again(ticket)
+
+
+def given_again(ticket: Ticket) -> Any:
+    """The recorded result, or the recorded error raised again, without counting it as kept."""
     run, found = ticket.run, ticket.found
     assert found is not None
     body = found.body
-    run._kept(ticket.address, body)
     if body[0] == FAILED:
         if body[12].get("cancelled"):
             raise NonDeterminism(
@@ -292,6 +307,10 @@ def drive(ticket: Ticket) -> Any:
     """Run a step to its end, in this thread."""
     if ticket.played:
         return recorded_outcome(ticket)
+    if ticket.run._dry:
+        from everstep.runtime import validation
+
+        return validation.check(ticket)
     while (other := take_turn(ticket)) is not None:
         other.wait()
     try:
@@ -352,7 +371,7 @@ def _drive(ticket: Ticket) -> Any:
     look_again(ticket)
     if ticket.played:
         return recorded_outcome(ticket)
-    attempt = _call if ticket.options.transactional is None else _transaction(ticket)
+    attempt = call_once if ticket.options.transactional is None else _transaction(ticket)
     instead = run._before_step(ticket)
     if instead is not None:
         return instead[0]
@@ -394,7 +413,7 @@ def _transaction(ticket: Ticket) -> Callable[[Ticket], Any]:
 def remaining(ticket: Ticket) -> float:
     """What is left of a wait between two attempts that another process began."""
     found, ticket.found = ticket.found, None
-    if found is None or ticket.run._dry:
+    if found is None:
         return 0.0
     due, retry = found.body[12].get("next"), ticket.options.retry
     if due is None or retry is None:
@@ -402,7 +421,8 @@ def remaining(ticket: Ticket) -> float:
     return float(min(retry.max_delay, max(0.0, (due - clock.now_us()) / 1e6)))  # a clock that was set must not make it wait for years
 
 
-def _call(ticket: Ticket) -> Any:
+def call_once(ticket: Ticket) -> Any:
+    """Make one attempt at a step, in this thread."""
     ticket.started, ticket.tokens, ticket.cost = clock.now_us(), 0, 0.0
     ticket.run._flight[ticket.address] = ticket
     inside = Frame(ticket.run, ticket.run, f"{ticket.address}/", None, ticket)
@@ -459,9 +479,6 @@ def _call_limited(ticket: Ticket, timeout: float, inside: Frame) -> Any:
 def succeeded(ticket: Ticket, result: Any) -> None:
     """Put up the record of a result."""
     run = ticket.run
-    if run._dry:
-        run._compare(ticket, result)
-        return
     mask = run._mask
     try:
         kept = result if mask is None else mask(result, f"result of {ticket.address}")
@@ -480,11 +497,8 @@ def failed(ticket: Ticket, error: Exception, final: bool = False) -> float | Non
     run, retry = ticket.run, ticket.options.retry
     ticket.tried += 1
     delay = None
-    if retry is not None and not final and not run._dry and retry.again(ticket.tried, error):
+    if retry is not None and not final and retry.again(ticket.tried, error):
         delay = retry.delay_after(ticket.tried, run._chance())
-    if run._dry:
-        run._compare(ticket, error)
-        return None
     flags: dict[str, Any] = {"tried": ticket.tried}
     if delay is not None:
         flags["next"] = clock.now_us() + int(delay * 1e6)

@@ -45,7 +45,7 @@ from everstep.runtime.ending import stopped_by
 from everstep.runtime.hooks import Hooks
 from everstep.runtime.host import Host
 from everstep.runtime.mode import Mode, Replay
-from everstep.runtime.outcome import Outcome, recorded
+from everstep.runtime.outcome import DIFFERS, Outcome, recorded
 from everstep.runtime.owner import place
 from everstep.runtime.playback import content
 from everstep.runtime.policy import Policy
@@ -508,12 +508,26 @@ class Attempt:
             raise resumable(run.id, failure) from failure
         assert run._row is not None
         if self._validate:
-            return Outcome(run._row.id, run._row.status, run._result, error if isinstance(error, Exception) else None, report=run.report)
+            return self._validated(error)
         outcome = recorded(self._store, run._row, run.report)
         if isinstance(error, Exception):
             outcome.error = error
         elif error is None and outcome.status == Status.SUCCEEDED:
             outcome.result = run._result
+        return outcome
+
+    def _validated(self, error: BaseException | None) -> Outcome:
+        """What a validation came to. One that found differences never has the status of the run."""
+        from everstep.runtime import validation
+
+        run = self.run
+        assert run._row is not None
+        validation.conclude(run, error)
+        outcome = Outcome(run._row.id, run._row.status, run._result, error if isinstance(error, Exception) else None, report=run.report)
+        count = len(run.report.differences)
+        if count:
+            outcome.status = DIFFERS
+            outcome.reason = f"{count:,} difference{'s' if count > 1 else ''}; the run itself is unchanged, {run._row.status}"
         return outcome
 
 

@@ -64,13 +64,14 @@ def _copies(stored: dict[str, int], found: Counted) -> str:
 
 
 def _steps(found: Counted) -> list[tuple[str, str]]:
+    resumes = ("resumes", f"{found.resumed:,}, of which {found.resumed_well:,} succeeded" if found.resumed else "")
     if not found.steps:
-        return []
+        return [resumes]
     p50, p95, p99 = found.percentiles()
     failed = f"{found.failed:,} failed attempts ({found.failed / found.steps:.1%})"
     return [
         ("steps", f"{found.steps:,} of {plural(found.runs, 'run')}, {failed}"),
         ("step time", f"p50 {duration(p50)}, p95 {duration(p95)}, p99 {duration(p99)}"),
         ("spent", f"{duration(found.seconds)}, {found.tokens:,} tokens, ${found.cost:,.4f}"),
-        ("resumes", f"{found.resumed:,}, of which {found.resumed_well:,} succeeded" if found.resumed else ""),
+        resumes,
     ]

@@ -64,7 +64,11 @@ class Calls:
         if isinstance(run, OffRun):
             return SKIPPED
         ticket = begin(run, _here(run), step.id, _nothing, ("skipped",), {}, {})  # no call has this input, so each is told from the other
-        if ticket.found is None and not run._dry:
+        if run._dry:
+            from everstep.runtime import validation
+
+            validation.skipped(ticket)
+        elif ticket.found is None:
             ticket.started = clock.now_us()
             with run._lock:
                 ticket.record(SUCCEEDED, flags={"skipped": True, "why": why})

@@ -1,0 +1,89 @@
+"""Where two values differ: the paths, and both values around each difference. No I/O."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from everstep.codec.values import Decoder, encode
+from everstep.errors import EverstepError
+from everstep.shape import Shape
+
+MOST_PLACES = 10
+_BEFORE, _LONGEST = 60, 200  # characters of a text that are shown before a difference, and in all
+NOTHING = "nothing"
+
+Place = tuple[tuple[Any, ...], str, str]
+
+
+class Difference(Shape, frozen=True):
+    """One way in which a validated run differs from what is recorded.
+
+    `recorded` and `now` show both values around the first place that differs, and `path` leads to that place inside the value; `places`
+    lists the first 10 places, and `count` says how many there are. `what` is result, input, new (asked for now, not recorded), missing (recorded, not asked for now), cancelled, or
+    end (how the workflow itself ended).
+    """
+
+    address: str
+    recorded: str
+    now: str
+    path: tuple[Any, ...] = ()
+    what: str = "result"
+    places: tuple[Place, ...] = ()
+    count: int = 1
+
+    def __str__(self) -> str:
+        what = " input" if self.what == "input" else ""
+        places = self.places or ((self.path, self.recorded, self.now),)
+        shown = [f"{self.address}{what}{''.join(f'[{step!r}]' for step in path)}: recorded {was}, now {now}" for path, was, now in places]
+        left = self.count - len(places)
+        return "\n".join(shown) + (f"\n{self.address}{what}: and {left:,} more" if left > 0 else "")
+
+
+def difference(address: str, recorded: Any, now: Any, what: str = "result") -> Difference | None:
+    """How two storable values differ; None if they are the same, types included."""
+    old, new = encode(recorded, address), encode(now, address)
+    if old == new:
+        return None
+    places = _places(Decoder().decode(old), Decoder().decode(new)) or [((), *around(repr(recorded), repr(now)))]
+    path, was, is_now = places[0]
+    return Difference(address, was, is_now, path, what, tuple(places[:MOST_PLACES]), len(places))
+
+
+def of_texts(address: str, recorded: str, now: str, what: str = "result") -> Difference:
+    """A difference of two texts that describe what was recorded and what came now."""
+    return Difference(address, *around(recorded, now), what=what)
+
+
+def around(one: str, other: str) -> tuple[str, str]:
+    """Two texts, cut to what surrounds the first place where they differ."""
+    start = max(0, _common(one, other) - _BEFORE)
+    if max(len(one), len(other)) <= _LONGEST:
+        start = 0
+    return _cut(one, start), _cut(other, start)
+
+
+def _common(one: str, other: str) -> int:
+    """How many characters two texts begin with in common."""
+    shorter = min(len(one), len(other))
+    return next((n for n in range(shorter) if one[n] != other[n]), shorter)
+
+
+def _cut(text: str, start: int) -> str:
+    end = start + _LONGEST
+    return f"{'…' if start else ''}{text[start:end]}{'…' if end < len(text) else ''}"
+
+
+def _places(old: Any, new: Any) -> list[Place]:
+    """The places, most of them as the diff of two states names them."""
+    from everstep.snapshot.diff import between  # only validation needs it
+
+    try:
+        found = between(old, new)
+    except EverstepError:
+        return []
+    places: list[Place] = []
+    for change in found:
+        before = NOTHING if change.kind == "added" else repr(change.before)
+        after = NOTHING if change.kind == "removed" else repr(change.after)
+        places.append((change.path, *around(before, after)))
+    return places

@@ -1,0 +1,20 @@
+"""A wait inside this process. Relies on `everstep.clock`, so that tests can make it pass."""
+
+from __future__ import annotations
+
+import time
+
+from everstep.clock import clock
+
+
+class Wait:
+    """Is over when so many seconds have passed, by the clock or in fact. A clock that a test has stopped does not make it longer."""
+
+    __slots__ = ("_due", "_until")
+
+    def __init__(self, seconds: float):
+        self._until = time.monotonic() + seconds
+        self._due = clock.boot_us() + int(seconds * 1e6)
+
+    def left(self) -> float:
+        return min(self._until - time.monotonic(), (self._due - clock.boot_us()) / 1e6)
