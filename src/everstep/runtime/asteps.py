@@ -41,6 +41,8 @@ async def _adrive(ticket: Ticket, handle: Any) -> Any:
         await handle.completions.new()
     attempt = acall if ticket.options.transactional is None else _transaction(ticket)
     place = ticket.found.record.seq if ticket.done and ticket.found is not None else None
+    if run._account.limited:
+        await _afford(ticket, handle)
     instead = run._before_step(ticket)
     if instead is not None:
         return instead[0]
@@ -59,6 +61,8 @@ async def _adrive(ticket: Ticket, handle: Any) -> Any:
                 await _hand_out(handle, place, seq)
                 raise
             await _nap(run, delay)
+            if run._account.limited:
+                await _afford(ticket, handle)
             run._try_again(ticket)
         except BaseException as error:
             run._break_off(ticket, error)
@@ -93,6 +97,16 @@ async def _hand_out(handle: Any, place: int | None, seq: int) -> None:
         await handle.completions.recorded(place)
     elif handle.driver._branches.several:
         await handle.completions.ended(seq)
+
+
+async def _afford(ticket: Ticket, handle: Any) -> None:
+    """Have a place in the budget. If there is none, the steps that are running may end before the run stops."""
+    run = ticket.run
+    if run._dry or run._has_place(ticket):
+        return
+    from everstep.runtime.agates import park
+
+    await park(handle, ticket.address, lambda: run._has_place(ticket), lambda: run._over_budget(ticket))
 
 
 async def _nap(run: Driver, seconds: float) -> None:

@@ -11,6 +11,7 @@ from everstep.errors import (
     LeaseHeld,
     RunExists,
     StepFailed,
+    Suspended,
     Waiting,
 )  # fmt: skip
 from everstep.records import CHILD, RunRow, Status
@@ -28,7 +29,10 @@ def child_of(flow: Workflow, here: Frame) -> Callable[..., Any]:
             outcome = _child(flow, args, kwargs)
         except LeaseHeld as error:
             raise held(error) from error
-        return settle(outcome)
+        try:
+            return settle(outcome)
+        except Waiting as waiting:
+            raise _stopped_by(here.run, waiting) from None
 
     async def adrive(*args: Any, **kwargs: Any) -> Any:
         try:
@@ -66,11 +70,17 @@ def _child(flow: Workflow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
         if row is not None:
             _refuse_stranger(store, row, run.id, flow, args, kwargs)
         if row is not None and row.status == Status.FAILED:
-            return resume(store, id, None, "normal", False, {"driven": True})
+            return resume(store, id, None, "normal", False, {"driven": True, "caller": run._account})
         fields = {"parent": run.id, "parent_number": CHILD, "session": run._open()[0].session}
-        return start(store, flow, args, kwargs, id, {"fields": fields, "driven": True})
+        return start(store, flow, args, kwargs, id, {"fields": fields, "driven": True, "caller": run._account})
     finally:
         frame.reset(token)
+
+
+def _stopped_by(run: Any, waiting: Waiting) -> Suspended:
+    """What stops the caller of a child that waits: its own limit, if that is what stopped the child."""
+    reason = run._stops() if f" of run {run.id!r}: " in waiting.what else None
+    return waiting if reason is None else cast("Suspended", run._interrupt(reason))
 
 
 async def _let_others_proceed(waiting: Waiting) -> None:
@@ -79,7 +89,7 @@ async def _let_others_proceed(waiting: Waiting) -> None:
     if here is not None and here.ticket is not None and hasattr(here.handle, "completions"):
         from everstep.runtime.agates import park
 
-        await park(here.handle, f"{here.ticket.address}/", lambda: False, lambda: waiting)
+        await park(here.handle, f"{here.ticket.address}/", lambda: False, lambda: _stopped_by(here.run, waiting))
     raise waiting
 
 

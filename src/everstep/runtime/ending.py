@@ -61,6 +61,8 @@ def ending_of(run: Run, error: BaseException | None) -> Ending:
     seconds = run._played.used.seconds + time.monotonic() - run._began
     if run._mode.budget is not None:
         ending.about["seconds"] = round(seconds, 3)
+    if run._open()[0].parent_number == CHILD and ending.status is not None:
+        ending.about["used"] = run._account.for_caller(run._mode.driven).as_list()
     return ending
 
 

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from everstep.backends.queues import Claimed
 from everstep.errors import InvalidArgument
+from everstep.runtime.account import Account
 from everstep.runtime.budget import Budget
 from everstep.runtime.hooks import Hooks
 from everstep.runtime.policy import Policy, manual
@@ -27,6 +28,7 @@ class Mode(Shape):
     about: dict[str, Any] = field(default_factory=dict)
     chunks: list[tuple[bytes, bytes]] = field(default_factory=list)
     driven: bool = False  # by the run that called it
+    caller: Account | None = None  # of the run that called it
     held: Claimed | None = None  # a worker has its lease already
     seen: int | None = None  # the newest record of the run when it was decided to drive it
     accept: frozenset[str] = frozenset()

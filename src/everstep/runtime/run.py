@@ -23,6 +23,8 @@ from everstep.errors import DamagedRecord, EverstepError, Interrupted, InvalidAr
 from everstep.ids import check_id
 from everstep.records import Kind, Record, RunRow, Status
 from everstep.runtime import gates, playback, signals
+from everstep.runtime.account import Account
+from everstep.runtime.below import know_children
 from everstep.runtime.closing import end
 from everstep.runtime.context import frame, opened
 from everstep.runtime.driver import Driver, republish, told
@@ -189,6 +191,12 @@ class Run(Driver):
                 saver.begin(loaded.revived())
         else:
             saver.begin({} if state is None else decode(encode(state)))
+        mode = self._mode
+        self._account = Account(row.id, played, self._began, mode.budget, mode.timeout, mode.caller)
+        if self._account.limited and fresh is None:
+            know_children(self._store.backend, row, self._account)
+        if mode.caller is not None:
+            mode.caller.know(row.id, self._account.for_caller(driven=True))
         self._row, self._saver, self._failure = row, saver, None
         self._opened = row
         self._family, self._base, self._owner = row.family, number, get_ident()
@@ -254,10 +262,15 @@ class Run(Driver):
 
     @property
     def used(self) -> dict[str, float]:
-        """Seconds, steps, tokens and cost of the run up to now, over all its attempts."""
-        used = self._played.used
+        """Seconds, steps, tokens and cost of the run and its children up to now, over all attempts."""
+        if self._row is not None:
+            know_children(self._store.backend, self._row, self._account)
+        used, below = self._played.used, self._account.below
         seconds = used.seconds + (time.monotonic() - self._began if self._saver is not None else 0.0)
-        return {"seconds": seconds, "steps": used.steps, "tokens": used.tokens, "cost": used.cost}
+        return {
+            "seconds": seconds + below.seconds, "steps": used.steps + below.steps, "tokens": used.tokens + below.tokens,
+            "cost": used.cost + below.cost,
+        }  # fmt: skip
 
     def checkpoint(
         self, note: str | None = None, tags: Iterable[str] | str = (), meta: Mapping[str, Any] | None = None, state: Any = None

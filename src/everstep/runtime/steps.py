@@ -72,6 +72,8 @@ class Ticket:
         "kind",
         "kwargs",
         "options",
+        "over",
+        "reserved",
         "run",
         "started",
         "tokens",
@@ -106,6 +108,8 @@ class Ticket:
         self.turn: Future[None] | None = None  # others of the same key wait for it
         self.inner: list[str] = []  # the steps inside of it that have ended, which its next attempt asks for again
         self.work: Work | None = None  # the transaction of this attempt
+        self.reserved = False  # it has its place in the budget
+        self.over: str | None = None  # or the budget that had none
 
     @property
     def played(self) -> bool:
@@ -315,6 +319,7 @@ def take_turn(ticket: Ticket) -> Future[None] | None:
 def end_turn(ticket: Ticket) -> None:
     """A step is over: its inner ones are not asked for again, and others of its key may look for its result."""
     run, turn = ticket.run, ticket.turn
+    run._give_back_place(ticket)
     for address in ticket.inner:
         run._played.entries.pop(address, None)
     if turn is not None:
@@ -353,6 +358,7 @@ def _drive(ticket: Ticket) -> Any:
             if delay is None:
                 raise
             run._nap(delay)
+            run._afford(ticket)
             run._try_again(ticket)
         except BaseException as error:
             run._break_off(ticket, error)
