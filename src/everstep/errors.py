@@ -46,7 +46,8 @@
     ├── TransactionEnded    E609  a transactional step ended its own transaction
     ├── TransactionUnknown  E610  nobody knows whether the transaction of a step was committed
     ├── WorkerDied          E611  one worker after the other died with this run
-    └── ExitInWorkflow      E612  a workflow tried to end its worker
+    ├── ExitInWorkflow      E612  a workflow tried to end its worker
+    └── AnswerTooLate       E615  an answer after the deadline of its gate (an AlreadyAnswered)
     (BaseException)
     └── Suspended           E620  not an error: unwinds a program whose run stops here
         ├── Waiting         E621  the run waits for an answer or for a time
@@ -188,7 +189,7 @@ class LeaseHeld(EverstepError):
     """Another writer has the run open."""
 
     code = "E301"
-    remedy = "Wait until it ends or expires, or read the run with store.load / store.view, which need no lease."
+    remedy = "Wait for its result: store.wait(run_id). Or read the run with store.load or store.view, which need no lease."
 
     def __init__(self, run: str, host: str, pid: int, since: str, expires: str):
         self.run = run
@@ -197,7 +198,8 @@ class LeaseHeld(EverstepError):
         self.since = since
         self.expires = expires
         super().__init__(
-            f"run {run!r} is open for writing by process {pid} on {host} since {since} (its lease ends {expires} unless renewed)"
+            f"run {run!r} is open for writing by process {pid} on {host} since {since} (its lease ends {expires} unless renewed)",
+            remedy=f"Wait for its result: store.wait({run!r}). Or read the run with store.load or store.view, which need no lease.",
         )
 
 
@@ -432,6 +434,15 @@ class AlreadyAnswered(EverstepError):
 
     code = "E603"
     remedy = "The first answer stands. Fork the run before the gate to try another one."
+
+
+class AnswerTooLate(AlreadyAnswered):
+    """An answer came after the deadline of its gate."""
+
+    code = "E615"
+    remedy = (
+        "The outcome of the deadline holds. To give another answer, fork the run before the gate: store.resume(run_id, from_step=gate)."
+    )
 
 
 class BadAnswer(EverstepError):

@@ -18,7 +18,7 @@ from everstep.records import CHILD, RunRow, Status
 from everstep.runtime.context import Frame, frame
 from everstep.runtime.host import Host
 from everstep.runtime.outcome import Outcome
-from everstep.runtime.workflow import Workflow, as_stored, beginning, digest_of, refuse_other, resume, start
+from everstep.runtime.workflow import Workflow, beginning, refuse_other, resume, start
 
 
 def child_of(flow: Workflow, here: Frame) -> Callable[..., Any]:
@@ -52,8 +52,7 @@ def child_of(flow: Workflow, here: Frame) -> Callable[..., Any]:
         return _of_child(outcome, here.run.id)
 
     chosen: Any = adrive if flow.is_async else drive
-    if here.run._mask is not None:
-        chosen.__wrapped__ = flow.function  # its parameters say which arguments are masked
+    chosen.__wrapped__ = flow.function  # its parameters say which arguments are masked, and which calls are the same
     return cast("Callable[..., Any]", chosen)
 
 
@@ -97,7 +96,7 @@ def _refuse_stranger(store: Host, row: RunRow, caller: str, flow: Workflow, args
     """A run that has the id of a child is the child only if this caller made it, of this workflow and with this input."""
     if row.parent != caller or row.parent_number != CHILD:
         raise RunExists(f"run {row.id!r} exists and was not called by run {caller!r}")
-    refuse_other(row, beginning(store, row), flow, digest_of(*as_stored(store, flow, args, kwargs)))
+    refuse_other(store, row, beginning(store, row), flow, args, kwargs)
 
 
 def child_id(run: str, address: str) -> str:

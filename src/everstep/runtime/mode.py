@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 from everstep.backends.queues import Claimed
@@ -30,6 +31,7 @@ class Mode(Shape):
     driven: bool = False  # by the run that called it
     caller: Account | None = None  # of the run that called it
     held: Claimed | None = None  # a worker has its lease already
+    same: Callable[[Any], bool] | None = None  # whether a recorded digest is that of the input
     seen: int | None = None  # the newest record of the run when it was decided to drive it
     accept: frozenset[str] = frozenset()
     replay: Replay = "normal"

@@ -158,8 +158,11 @@ class Run(Driver):
 
     def _refuse_other_input(self, row: RunRow, said: dict[str, Any]) -> None:
         """Two that start one id at the same time must mean the same."""
-        about = self._mode.about
-        if about and any(about[name] != said.get(name) for name in ("workflow", "input_digest")):
+        about, same, recorded = self._mode.about, self._mode.same, said.get("input_digest")
+        if not about:
+            return
+        good = about["input_digest"] == recorded or (same is not None and same(recorded))
+        if about["workflow"] != said.get("workflow") or not good:
             raise RunExists(f"run {row.id!r} was started with another workflow or input at the same time")
 
     def _give_back(self, row: RunRow) -> None:
@@ -231,7 +234,9 @@ class Run(Driver):
         row, _ = self._open()
         if "cancel" in self._letters:
             reason = told(self._letters["cancel"])
-            end(self, Ending(Status.CANCELLED, reason=reason))
+            ending = Ending(Status.CANCELLED, reason=reason)
+            end(self, ending)
+            tell_caller(self, ending)
             raise Interrupted(row.id, reason)
         self._read += [name for name in self._letters if name in ("pause", "retry", START) or name.startswith("child:")]
         if row.status == Status.RUNNING and not self._read:
@@ -504,6 +509,7 @@ class Run(Driver):
                 for ledger, done in self._rows:
                     ledger.done.append(done)
                 self._saver = None
+            tell_caller(self, ending)  # once more: a caller that looked between the two found the run open
             if made is not None:
                 self._fire("after_checkpoint", checkpoint=made)
         except BaseException as trouble:

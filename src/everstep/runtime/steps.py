@@ -256,7 +256,10 @@ def _find(ticket: Ticket) -> None:
         return
     body = found.body
     status, ticket.attempt = body[0], body[1]
-    if body[2] != ticket.digest and body[2] and ticket.digest and ticket.address not in run._accept and status != RUNNING:
+    if (
+        body[2] != ticket.digest and body[2] and ticket.digest and ticket.address not in run._accept and status != RUNNING
+        and not _same_call(ticket, body[2])
+    ):  # fmt: skip
         raise NonDeterminism(run.id, ticket.address, show_input(body[3]), show_input(ticket.input), not run._mode.workflow)
     if status == RUNNING or (status == FAILED and body[12].get("next") is not None):
         ticket.unsure = not body[12].get("again") and status == RUNNING
@@ -267,6 +270,19 @@ def _find(ticket: Ticket) -> None:
         _redo(run, body[12].get("inner", ()))
         return
     ticket.found, ticket.done = found, True
+
+
+def _same_call(ticket: Ticket, digest: bytes) -> bool:
+    """Whether a recorded input is that of this call, written in another way."""
+    if ticket.options.ignore:
+        return False  # all of it was given by name
+    from everstep.runtime.spelling import spellings
+
+    run, shape = ticket.run, shape_of(ticket.function, ticket.options)
+    ways = spellings(shape, ticket.args, ticket.kwargs)
+    if run._mask is not None:
+        ways = (_masked(run, shape, ticket.address, *way) for way in ways)
+    return any(sha256(_input_of(ticket.address, *way)).digest()[:16] == digest for way in ways)
 
 
 def _redo(run: Driver, addresses: Iterable[str]) -> None:
