@@ -54,7 +54,10 @@ class Account:
     def add(self, tokens: int, cost: float, reserved: bool) -> None:
         """A step, or an attempt at one, was recorded."""
         if self.caller is None and not reserved:
-            _add(self._played.used, Used(0.0, 1, tokens, cost))
+            used = self._played.used
+            used.steps += 1
+            used.tokens += tokens
+            used.cost += cost
             return
         with self._lock:
             if reserved:
