@@ -57,7 +57,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Stores of every kind where the store and the runtime are tested, and with EVERSTEP_DEEP=1 its upkeep; elsewhere those that need no server."""
     if "places" in metafunc.fixturenames:
         deep = ("trust",) if os.environ.get("EVERSTEP_DEEP") else ()
-        everywhere = Path(metafunc.definition.path).parent.name in ("store", "runtime", "queues", *deep)
+        everywhere = Path(metafunc.definition.path).parent.name in ("store", "runtime", "queues", "resume", *deep)
         metafunc.parametrize("places", ["memory", "sqlite", *(["postgres"] if everywhere else [])], indirect=True)
 
 

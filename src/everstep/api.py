@@ -111,6 +111,15 @@ class Store(Host):
             return flows.call_plain(workflow, args, kwargs, id)
         return flows.start(self, workflow, args, kwargs, id, {})
 
+    def wait(self, run_id: str, timeout: float | None = None) -> Any:
+        """Wait until a run has ended, whichever process drives it; gives its `Outcome`. After `timeout` seconds, that of a run which has not.
+
+        Drives nothing by itself, and blocks this thread; in asyncio: `async with everstep.open() as store: await store.wait(run_id)`.
+        """
+        from everstep.runtime.operate import wait
+
+        return wait(self, run_id, timeout)
+
     def enqueue(
         self,
         workflow: Callable[..., Any] | str,
@@ -297,11 +306,14 @@ class Store(Host):
 
         operate.pause(self, run_id, reason)
 
-    def cancel(self, run_id: str, reason: str | None = None) -> None:
-        """Stop a run at its next step, for good. Its child runs are cancelled, too."""
+    def cancel(self, run_id: str, reason: str | None = None) -> bool:
+        """Stop a run at its next step, for good. Its child runs are cancelled, too. May be said again.
+
+        True: the run is cancelled, or will be at its next step. False: it has succeeded, and nothing was changed.
+        """
         from everstep.runtime import operate
 
-        operate.cancel(self, run_id, reason)
+        return operate.cancel(self, run_id, reason)
 
     def skip(self, run_id: str, step: str, result: Any = None) -> None:
         """Have a step that is not finished taken as done, with this result."""

@@ -55,7 +55,8 @@
     ├── TransactionUnknown  E610  nobody knows whether the transaction of a step was committed
     ├── WorkerDied          E611  one worker after the other died with this run
     ├── ExitInWorkflow      E612  a workflow tried to end its worker
-    └── OtherVersion        E613  a run was driven by another version of its workflow (a DefinitionChanged)
+    ├── OtherVersion        E613  a run was driven by another version of its workflow (a DefinitionChanged)
+    └── AnswerTooLate       E615  an answer after the deadline of its gate (an AlreadyAnswered)
     (BaseException)
     └── Suspended           E620  not an error: unwinds a program whose run stops here
         ├── AttemptLost     E413  the store failed under this attempt; the run is given back
@@ -209,7 +210,7 @@ class LeaseHeld(EverstepError):
     """Another writer has the run open."""
 
     code = "E301"
-    remedy = "Wait until it ends or expires, or read the run with store.load / store.view, which need no lease."
+    remedy = "Wait for its result: store.wait(run_id). Or read the run with store.load or store.view, which need no lease."
 
     def __init__(self, run: str, host: str, pid: int, since: str, expires: str):
         self.run = run
@@ -218,7 +219,8 @@ class LeaseHeld(EverstepError):
         self.since = since
         self.expires = expires
         super().__init__(
-            f"run {run!r} is open for writing by process {pid} on {host} since {since} (its lease ends {expires} unless renewed)"
+            f"run {run!r} is open for writing by process {pid} on {host} since {since} (its lease ends {expires} unless renewed)",
+            remedy=f"Wait for its result: store.wait({run!r}). Or read the run with store.load or store.view, which need no lease.",
         )
 
 
@@ -522,6 +524,15 @@ class AlreadyAnswered(EverstepError):
 
     code = "E603"
     remedy = "The first answer stands. Fork the run before the gate to try another one."
+
+
+class AnswerTooLate(AlreadyAnswered):
+    """An answer came after the deadline of its gate."""
+
+    code = "E615"
+    remedy = (
+        "The outcome of the deadline holds. To give another answer, fork the run before the gate: store.resume(run_id, from_step=gate)."
+    )
 
 
 class BadAnswer(EverstepError):

@@ -70,7 +70,7 @@ def _say(app: App, outcome: Any, modules: Sequence[str]) -> None:
         if not gate.answered:
             app.out.say(f"gate {safe(gate.name)}: {cell(app.hidden(gate.ask) or '', 400)}", "yellow")
             choice = shown(gate.choices[0], 60).strip('"') if gate.choices else "VALUE"
-            app.out.say(f"  everstep answer {outcome.run} {safe(gate.name)} {choice}", "dim")
+            app.out.say(f"  everstep answer {gate.run} {safe(gate.name)} {choice}", "dim")
     if app.debug and outcome.error is not None:
         app.out.say(safe(app.redactor.text("".join(traceback.format_exception(outcome.error)).rstrip()), lines=True))
     remedy = outcome.error.remedy if isinstance(outcome.error, EverstepError) else ""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from everstep.clock import clock
 from everstep.codec.values import encode
-from everstep.errors import Waiting
+from everstep.errors import Suspended, Waiting
 from everstep.runtime import gates
 from everstep.runtime.gates import Question
 from everstep.store.journal import pack_body
@@ -70,7 +70,7 @@ async def _answer(handle: AsyncRun, run: Driver, asked: Question) -> Any:
     return arrived[0]
 
 
-async def park(handle: AsyncRun, address: str, over: Callable[[], bool], waiting: Callable[[], Waiting]) -> None:
+async def park(handle: AsyncRun, address: str, over: Callable[[], bool], waiting: Callable[[], Suspended]) -> None:
     """Return when a wait is over; raise what suspends the run when no other task can proceed before that."""
     run, nap, written = handle.driver, _SHORTEST_NAP, False
     with handle.completions.parked(address):

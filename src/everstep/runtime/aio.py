@@ -7,6 +7,7 @@ other tasks that wait at that moment. What reads from disk goes to worker thread
 from __future__ import annotations
 
 import asyncio
+import time
 from asyncio.events import _get_running_loop
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -296,6 +297,19 @@ class AsyncStore:
         """Like `Store.resume`."""
         flow = await asyncio.to_thread(workflow_of, self._store, run_id)
         return await self._drive(flow.is_async, self._resume, run_id, **options)
+
+    async def wait(self, run_id: str, timeout: float | None = None) -> Any:
+        """Like `Store.wait`. Uses no thread while it waits: any number of tasks may."""
+        from everstep.runtime.operate import wait
+
+        until, nap = None if timeout is None else time.monotonic() + timeout, 0.005
+        while True:
+            outcome = await asyncio.to_thread(wait, self._store, run_id, 0)
+            left = None if until is None else until - time.monotonic()
+            if outcome.status in ("succeeded", "failed", "cancelled") or (left is not None and left <= 0):
+                return outcome
+            await asyncio.sleep(nap if left is None else min(nap, left))
+            nap = min(nap * 1.5, 0.25)
 
     async def _drive(self, here: bool, method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         return await method(*args, **kwargs) if here else await asyncio.to_thread(method, *args, **kwargs)

@@ -42,7 +42,14 @@ async def _adrive(ticket: Ticket, handle: Any) -> Any:
         return await validation.acheck(ticket, handle)
     if not ticket.done and handle.completions.replaying:
         await handle.completions.new()
+    return await _run(ticket, handle)
+
+
+async def _run(ticket: Ticket, handle: Any) -> Any:
+    """Try until it succeeds, or fails for good."""
+    run = ticket.run
     attempt = acall if ticket.options.transactional is None else _transaction(ticket)
+    await _afford(ticket, handle)
     instead = run._before_step(ticket)
     if instead is not None:
         return instead[0]
@@ -63,6 +70,7 @@ async def _adrive(ticket: Ticket, handle: Any) -> Any:
                 await _hand_out(handle, seq)
                 raise
             await _nap(ticket, delay)
+            await _afford(ticket, handle)
             run._try_again(ticket)
         except Waiting as waiting:
             await _give_way(handle, ticket, waiting)
@@ -82,7 +90,7 @@ async def _adrive(ticket: Ticket, handle: Any) -> Any:
 async def _give_way(handle: Any, ticket: Ticket, waiting: Waiting) -> None:
     """A child run, or a gate inside of the step, waits. That suspends the run when no other task can proceed."""
     try:
-        await park(handle, f"{ticket.address}/", lambda: False, lambda: waiting)
+        await park(handle, f"{ticket.address}/", lambda: False, lambda: ticket.run._stopped_by(waiting))
     finally:
         ticket.run._break_off(ticket, waiting)
 
@@ -104,6 +112,13 @@ async def _hand_out(handle: Any, seq: int) -> None:
     """Let the program see the end of a step that ran."""
     if handle.driver._branches.several:
         await handle.completions.ended(seq)
+
+
+async def _afford(ticket: Ticket, handle: Any) -> None:
+    """Have a place in the budget. If there is none, the steps that are running may end before the run stops."""
+    run = ticket.run
+    if run._account.limited and not run._dry and not run._has_place(ticket):
+        await park(handle, ticket.address, lambda: run._has_place(ticket), lambda: run._over_budget(ticket))
 
 
 async def _nap(ticket: Ticket, seconds: float) -> None:

@@ -35,13 +35,16 @@ class Used(Shape):
         self.tokens += tokens
         self.cost += cost
 
+    def as_list(self) -> list[float]:
+        return [round(self.seconds, 3), self.steps, self.tokens, self.cost]
+
 
 class Budget(Shape, frozen=True):
     """What a run may use, over all its attempts; None is no limit.
 
     A limit that is reached is used up, and no further step begins: with `steps=5` there is no sixth step, with `tokens=1000`
-    none begins once 1,000 are used. What a single step uses is known only when it ends, so that the sum of tokens, cost
-    or seconds can go beyond its limit by what one step uses. `cost` is in whatever unit you report with `run.usage`.
+    none begins once 1,000 are used. What a step uses is known only when it ends, so that the sum of tokens, cost or seconds can go
+    beyond its limit by what the running steps use. What children use counts, too. `cost` is in whatever unit you report with `run.usage`.
     """
 
     seconds: float | None = None

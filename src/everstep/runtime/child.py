@@ -20,7 +20,7 @@ from everstep.runtime.host import Host
 from everstep.runtime.outcome import Outcome, recorded
 from everstep.runtime.recorder import TROUBLE
 from everstep.runtime.steps import given_again
-from everstep.runtime.workflow import Workflow, as_stored, beginning, digest_of, refuse_other, resume, start
+from everstep.runtime.workflow import Workflow, beginning, refuse_other, resume, start
 from everstep.shape import replace
 from everstep.store.journal import said_in
 from everstep.store.reading import newest_of
@@ -37,7 +37,10 @@ def child_of(flow: Workflow, here: Frame) -> Callable[..., Any]:
         except TROUBLE as error:  # the child was given back, and so is its caller
             here.run._met(error, step=True)
             raise
-        return settle(outcome)
+        try:
+            return settle(outcome)
+        except Waiting as waiting:
+            raise here.run._stopped_by(waiting) from None
 
     async def adrive(*args: Any, **kwargs: Any) -> Any:
         try:
@@ -59,8 +62,7 @@ def child_of(flow: Workflow, here: Frame) -> Callable[..., Any]:
 
     chosen: Any = adrive if flow.is_async else drive
     chosen.is_child = True
-    if here.run._mask is not None:
-        chosen.__wrapped__ = flow.function  # its parameters say which arguments are masked
+    chosen.__wrapped__ = flow.function  # its parameters say which arguments are masked, and which calls are the same
     return cast("Callable[..., Any]", chosen)
 
 
@@ -78,7 +80,7 @@ def _child(flow: Workflow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
             return _validated(store, row, here)
         if row is not None:
             _refuse_stranger(store, row, run.id, flow, args, kwargs)
-        options = {"driven": True, "by_hand": run._mode.by_hand, "max_deaths": run._mode.max_deaths}
+        options = {"driven": True, "caller": run._account, "by_hand": run._mode.by_hand, "max_deaths": run._mode.max_deaths}
         if row is not None and row.status == Status.FAILED:
             if not run._mode.by_hand and _was_given_up(store, row):
                 return recorded(store, row)  # another try would kill this process, too
@@ -124,7 +126,7 @@ def _refuse_stranger(store: Host, row: RunRow, caller: str, flow: Workflow, args
     """A run that has the id of a child is the child only if this caller made it, of this workflow and with this input."""
     if row.parent != caller or row.parent_number != CHILD:
         raise RunExists(f"run {row.id!r} exists and was not called by run {caller!r}")
-    refuse_other(row, beginning(store, row), flow, digest_of(*as_stored(store, flow, args, kwargs)))
+    refuse_other(store, row, beginning(store, row), flow, args, kwargs)
 
 
 def child_id(run: str, address: str) -> str:

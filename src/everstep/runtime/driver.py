@@ -21,6 +21,7 @@ from everstep.guard import WRITER, Guard
 from everstep.nudge import Nudge
 from everstep.records import Kind, Letter, Record, RunRow
 from everstep.runtime import gates, playback, signals
+from everstep.runtime.account import Account
 from everstep.runtime.branches import Branch, Branches
 from everstep.runtime.context import Frame
 from everstep.runtime.hooks import Hooks
@@ -76,6 +77,7 @@ class Driver(Recorder):
         self._letters_known = 0
         self._looked_at = time.monotonic()
         self._played = Playback()
+        self._account = Account("", self._played, time.monotonic())
         self._opened: RunRow | None = None  # the row as it was when the run was opened
         self._keyed: dict[str, Recorded] | None = None
         self._turns: dict[str, Turn] = {}  # the steps with a key that are running
@@ -172,7 +174,7 @@ class Driver(Recorder):
         if os.getpid() != self._pid:
             raise StoreClosed(f"run {self.id!r} was opened before this process was forked", remedy="Open the store anew in the child.")
         self._boundary()
-        self._afford()
+        self._afford(ticket)
         if self._letters and f"skip:{ticket.address}" in self._letters:
             return self._skip(ticket)
         if ticket.options.at_most_once:
@@ -262,10 +264,8 @@ class Driver(Recorder):
 
     def _step_commit(self, ticket: Ticket, due: tuple[str, str] | None) -> Commit:
         """The commit that records a step, together with the checkpoint that is due."""
-        used = self._played.used
-        used.steps += 1
-        used.tokens += ticket.tokens
-        used.cost += ticket.cost
+        self._account.add(ticket.tokens, ticket.cost, ticket.reserved)
+        ticket.reserved = False
         self._steps_since += 1
         self._last_step = ticket.address
         self._take_up(ticket)
@@ -413,21 +413,43 @@ class Driver(Recorder):
             raise self._interrupt(f"signal {found[0]}", found[1])
         if self._letters:
             self._obey()
-        timeout = self._mode.timeout
-        if timeout is not None and (seconds := time.monotonic() - self._began) >= timeout:
-            raise self._interrupt(f"timeout: {seconds:.1f} s of {timeout:g} s")
+        if self._mode.timeout is not None or self._mode.caller is not None:
+            late = self._account.timed_out()
+            if late is not None:
+                raise self._interrupt(late)
+
+    def _stopped_by(self, waiting: Waiting) -> Suspended:
+        """What stops the caller of a child that waits: its own limit, if that is what stopped the child."""
+        reason = self._stops() if f" of run {self.id!r}: " in waiting.what else None
+        return waiting if reason is None else self._interrupt(reason)
 
     def _interrupt(self, reason: str, exit_code: int | None = None) -> Interrupted:
         self._interrupted = True
         return Interrupted(self.id, reason, exit_code)
 
-    def _afford(self) -> None:
-        """Before a step: whether the budget allows for one more."""
-        budget, used = self._mode.budget, self._played.used
-        if budget is not None:
-            over = budget.exceeded(replace(used, seconds=used.seconds + time.monotonic() - self._began))
-            if over is not None:
-                raise self._interrupt(over)
+    def _afford(self, ticket: Ticket) -> None:
+        """Before a step or an attempt at it: have a place in the budgets, those of the callers too, or stop the run."""
+        if self._account.limited and not self._has_place(ticket):
+            raise self._over_budget(ticket)
+
+    def _stops(self) -> str | None:
+        """Why this run has to stop now: its time, or a budget of its own or of a caller, is used up."""
+        return self._account.timed_out() or self._account.over()
+
+    def _has_place(self, ticket: Ticket) -> bool:
+        if not ticket.reserved:
+            ticket.over = self._account.reserve()
+            ticket.reserved = ticket.over is None
+        return ticket.reserved
+
+    def _over_budget(self, ticket: Ticket) -> Interrupted:
+        return self._interrupt(ticket.over or "budget")
+
+    def _give_back_place(self, ticket: Ticket) -> None:
+        """A step has ended without a record: it was stopped, or it could not be recorded."""
+        if ticket.reserved:
+            ticket.reserved = False
+            self._account.give_back()
 
     def _obey(self) -> None:
         for name in ("cancel", "pause"):

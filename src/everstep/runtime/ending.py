@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from everstep.clock import clock
 from everstep.codec.values import encode
 from everstep.errors import Interrupted, Suspended, Waiting
-from everstep.records import CHILD, Letter, Status
+from everstep.records import CHILD, Letter, RunRow, Status
 from everstep.runtime.deaths import DEAD
 from everstep.runtime.gates import keep_asleep
 from everstep.runtime.playback import taken_over
@@ -17,6 +17,7 @@ from everstep.store.journal import pack_body
 
 if TYPE_CHECKING:
     from everstep.runtime.run import Run
+    from everstep.store.store import BaseStore
 
 
 class Ending(Shape):
@@ -60,6 +61,8 @@ def ending_of(run: Run, error: BaseException | None) -> Ending:
     seconds = run._played.used.seconds + time.monotonic() - run._began
     if run._mode.budget is not None:
         ending.about["seconds"] = round(seconds, 3)
+    if run._open()[0].parent_number == CHILD and ending.status is not None:
+        ending.about["used"] = run._account.for_caller(run._mode.driven).as_list()
     return ending
 
 
@@ -83,14 +86,19 @@ def _sleep_well(run: Run) -> None:
 
 def tell_caller(run: Run, ending: Ending) -> None:
     """A child run that was resumed by itself wakes the run that called it. Told too early is no harm: the caller looks again."""
-    row = run._open()[0]
-    if row.parent is None or row.parent_number != CHILD or run._mode.driven or ending.status in (None, Status.WAITING):
+    assert run._row is not None
+    if not run._mode.driven and ending.status not in (None, Status.WAITING):
+        wake_caller(run._store, run._row)
+
+
+def wake_caller(store: BaseStore, row: RunRow) -> None:
+    """Have the run that called a child look at it again."""
+    if row.parent is None or row.parent_number != CHILD:
         return
-    backend = run._store.backend
-    caller = backend.run(row.parent)
+    caller = store.backend.run(row.parent)
     if caller is not None and caller.status in (Status.WAITING, Status.RUNNING):  # one that runs may be about to wait for this one
         now = clock.now_us()
-        backend.post(Letter.make(caller.key, f"child:{row.id}", now, now, run._store.framer.wrap(encode(None))), caller.id)
+        store.backend.post(Letter.make(caller.key, f"child:{row.id}", now, now, store.framer.wrap(encode(None))), caller.id)
 
 
 def _succeeded(run: Run) -> Ending:
@@ -111,13 +119,17 @@ def _failed(run: Run, error: Exception) -> Ending:
     retry = run._mode.retry
     if retry is None:
         return ending
-    failures = ending.about["failures"] = run._played.failures + 1
     row = run._open()[0]
+    others = tuple(tag for tag in row.tags if tag != DEAD)
+    dead = others != row.tags  # all tries were used up, and somebody resumed it: it has as many again
+    failures = ending.about["failures"] = 1 if dead else run._played.failures + 1
     if retry.again(failures, error):
         due = clock.now_us() + int(retry.delay_after(failures, run._chance()) * 1e6)
         ending.letters.append(Letter.make(row.key, "retry", due, clock.now_us(), run._store.framer.wrap(encode(failures))))
         ending.about["retry_at"] = due
-    elif DEAD not in row.tags:
+        if dead:
+            ending.changes["tags"] = others
+    elif not dead:
         ending.changes["tags"] = (*row.tags, DEAD)
     return ending
 

@@ -240,7 +240,7 @@ def place(store: Host, order: Order, id: str) -> Enqueued:
 def refuse_other_run(store: Host, row: RunRow, order: Order) -> None:
     """Refuse an id that is taken by a run of another workflow or with another input."""
     said = flows.beginning(store, row)
-    if said.get("workflow") != order.name or said.get("input_digest") != order.about["input_digest"]:
+    if said.get("workflow") != order.name or not flows.is_input_of(store, row, said, order.about["input_digest"]):
         raise RunExists(f"run {row.id!r} exists, of another workflow or with another input", remedy="Choose another id.")
 
 

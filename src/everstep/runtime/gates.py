@@ -178,6 +178,10 @@ def arrival(run: Driver, asked: Question) -> tuple[Any] | None:
     if letter is None:
         return None
     said = _said(letter)
+    if (
+        deadline is not None and letter.at >= deadline and "expired" not in said
+    ):  # such answers are refused; one from elsewhere came too late
+        return (answered(run, address, None if asked.default is NONE else asked.default, "timeout", asked.default is NONE),)
     value = said["value"] if asked.shape is None else plain_of(said["value"])
     return (answered(run, address, value, said.get("by"), bool(said.get("expired"))),)
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 from everstep.backends.queues import Claimed
 from everstep.errors import InvalidArgument
+from everstep.runtime.account import Account
 from everstep.runtime.budget import Budget
 from everstep.runtime.hooks import Hooks
 from everstep.runtime.policy import Policy, manual
@@ -31,7 +33,9 @@ class Mode(Shape):
     definition: str | None = None  # that code
     max_deaths: int = 5
     by_hand: bool = False  # a person resumed it: a run that was given up gets a fresh allowance of deaths
+    caller: Account | None = None  # of the run that called it
     held: Claimed | None = None  # a worker has its lease already
+    same: Callable[[Any], bool] | None = None  # whether a recorded digest is that of the input
     seen: int | None = None  # the newest record of the run when it was decided to drive it
     accept: frozenset[str] = frozenset()
     replay: Replay = "normal"

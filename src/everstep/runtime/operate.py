@@ -9,10 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 from everstep.backends.base import Query
-from everstep.clock import clock
+from everstep.clock import clock, iso
 from everstep.codec.values import decode, encode
 from everstep.errors import (
     AlreadyAnswered,
+    AnswerTooLate,
     BadAnswer,
     Damaged,
     DamagedRun,
@@ -26,6 +27,8 @@ from everstep.errors import (
 from everstep.records import CHILD, Kind, Letter, RunRow, Status
 from everstep.runtime import schema as shapes
 from everstep.runtime import workflow
+from everstep.runtime.ending import wake_caller
+from everstep.runtime.enqueue import Enqueued
 from everstep.runtime.host import Host
 from everstep.runtime.instances import plain_of
 from everstep.runtime.outcome import Outcome
@@ -33,7 +36,7 @@ from everstep.runtime.playback import taken_over
 from everstep.runtime.telling import tell
 from everstep.store.gates import Gate, list_gates
 from everstep.store.journal import FAILED, SUCCEEDED, Recorded, read
-from everstep.store.query import check_text
+from everstep.store.query import check_text, to_us
 from everstep.store.refs import find_run, verified
 from everstep.store.writing import Chain
 
@@ -65,7 +68,13 @@ def answer(store: Host, run_id: str, gate: str, value: Any, by: str | None, earl
     if fault:
         raise BadAnswer(f"the answer to gate {address!r} of run {row.id!r} does not fit: {fault}")
     said = {"value": value, "by": check_text(by, "by")}
-    if not post(store, row, f"answer:{address}", said, clock.now_us(), "answer"):
+    now = clock.now_us()
+    if found is not None and found.deadline is not None and now >= (to_us(found.deadline) or 0):
+        raise AnswerTooLate(
+            f"the deadline of gate {address!r} of run {row.id!r} passed at {iso(to_us(found.deadline) or 0)}: the answer was not recorded",
+            remedy=_other_answer(row, address).replace("The first answer stands.", "The outcome of the deadline holds."),
+        )
+    if not post(store, row, f"answer:{address}", said, now, "answer", now):
         raise AlreadyAnswered(f"gate {address!r} of run {row.id!r} has its answer already", remedy=_other_answer(row, address))
 
 
@@ -92,24 +101,29 @@ def _which(row: RunRow, asked: list[Gate], gate: str) -> tuple[str, Gate | None]
     return (gate if "#" in gate or "?" in gate else f"{gate}#0"), None
 
 
-def post(store: Host, row: RunRow, name: str, said: Any, due: int | None, what: str) -> bool:
+def post(store: Host, row: RunRow, name: str, said: Any, due: int | None, what: str, at: int | None = None) -> bool:
     if store._mask is not None:
         said = store._mask(said, what)
     body = store.framer.wrap(encode(said, what))
-    return store.backend.post(Letter.make(row.key, name, due, clock.now_us(), body), row.id)
+    return store.backend.post(Letter.make(row.key, name, due, clock.now_us() if at is None else at, body), row.id)
 
 
 def pause(store: Host, run_id: str, reason: str | None) -> None:
     _stop(store, run_id, "pause", reason, Status.WAITING)
 
 
-def cancel(store: Host, run_id: str, reason: str | None) -> None:
+def cancel(store: Host, run_id: str, reason: str | None) -> bool:
+    """False if the run has succeeded, which is not changed any more."""
+    row = find_run(store.backend, run_id)
+    if row.status in _OVER:
+        return row.status == Status.CANCELLED
     _stop(store, run_id, "cancel", reason, Status.CANCELLED)
+    return find_run(store.backend, row.id).status != Status.SUCCEEDED
 
 
 def _stop(store: Host, run_id: str, name: str, reason: str | None, status: Status) -> None:
     row = find_run(store.backend, run_id)
-    if row.status in _OVER or (row.status == Status.FAILED and name == "pause"):
+    if name == "pause" and row.status in (*_OVER, Status.FAILED):
         raise IllegalTransition(row.id, row.status, status)
     if store._mask is not None:
         reason = store._mask.text(reason)
@@ -129,11 +143,20 @@ def _apply(store: Host, row: RunRow, name: str, reason: str | None, status: Stat
     except LeaseHeld:
         return
     try:
+        if held.status in _OVER:  # it has ended since
+            store.keeper.release(held)
+            return
         chain = Chain(store.framer, held, held)
         if row.worker is not None:
             chain.entries([taken_over()])
         chain.status(status, reason=f"{name}: {reason}" if reason else name)
+        if status == Status.CANCELLED:
+            wake_caller(
+                store, held
+            )  # before the commit and after it: this process may die between the two, and the caller may look too early
         store.backend.commit(chain.commit(worker=None, since=0))
+        if status == Status.CANCELLED:
+            wake_caller(store, held)
     except BaseException:
         store.keeper.release(held)
         raise
@@ -141,6 +164,12 @@ def _apply(store: Host, row: RunRow, name: str, reason: str | None, status: Stat
         store.keeper.released()
     if status == Status.CANCELLED:
         tell(store.backend, store.framer, held)
+
+
+def wait(store: Host, run_id: str, timeout: float | None) -> Outcome:
+    """The outcome of a run that another thread or process drives, as soon as it has ended."""
+    row = find_run(store.backend, run_id)
+    return Enqueued(row.id, "", False, store).wait(timeout)
 
 
 def skip(store: Host, run_id: str, step: str, result: Any) -> None:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+from everstep.backends.base import Query
 from everstep.errors import (
     EverstepError,
 )  # fmt: skip
-from everstep.records import Kind, RunRow, Status
+from everstep.records import CHILD, Kind, RunRow, Status
 from everstep.runtime.host import Host
 from everstep.runtime.playback import content
 from everstep.runtime.report import Report
 from everstep.shape import Shape, field
 from everstep.store.gates import Gate, open_gates
-from everstep.store.journal import load_result, rebuilt
+from everstep.store.journal import RUNNING, list_steps, load_result, rebuilt
 from everstep.store.reading import newest_of
+from everstep.store.refs import verified
 
 DIFFERS = "differs"  # the status of a validation that found differences; no run has it
 
@@ -65,5 +67,20 @@ def recorded(store: Host, row: RunRow, report: Report | None = None) -> Outcome:
         outcome.error = rebuilt(said["error"], f"run {row.id}")
     outcome.reason = said.get("reason")
     if row.status == Status.WAITING:
-        outcome.gates = open_gates(store.backend, row)
+        outcome.gates = waited_for(store, row)
     return outcome
+
+
+def waited_for(store: Host, row: RunRow) -> list[Gate]:
+    """The open gates of a run, and of the children that it waits for."""
+    from everstep.runtime.child import child_id
+
+    found = open_gates(store.backend, row)
+    waiting = [child for _, child in store.backend.runs(Query(parent=row.id, status=Status.WAITING)) if child.parent_number == CHILD]
+    if not waiting:
+        return found
+    over = {child_id(row.id, step.address) for step in list_steps(store.backend, row) if step.status != RUNNING}
+    for child in reversed(waiting):
+        if child.id not in over:
+            found += waited_for(store, verified(child))
+    return found

@@ -14,6 +14,7 @@ from everstep.clock import clock
 from everstep.codec.values import decode, encode
 from everstep.records import Kind, Record, RunRow
 from everstep.runtime.budget import Used
+from everstep.runtime.driven import driven_seconds
 from everstep.store.collection import no_collection
 from everstep.store.journal import FAILED, RUNNING, Recorded, open_body, pack_body, read, said_in
 from everstep.store.model import asked_for, header_of
@@ -43,7 +44,9 @@ class Playback:
         self.unsure = False  # an attempt died, and nothing was recorded since
         self.saved_at: int | None = None
         self.words: set[str] = set()  # the addresses of the program's own events
+        self.apart = 0.0  # seconds in which a child run, or a child of it, was not driven by its caller
         self._used = Used()
+        self._from = (0.0, 0, -1)  # seconds that are known, and the time and epoch of the record that says so
         self._counted = False
         self.steps_since = 0  # since the newest checkpoint; known after `count`
         self.recent: list[Recorded] = []
@@ -86,7 +89,8 @@ class Playback:
         said = self.status = content(record)
         if said.get("status") in ("failed", "succeeded"):
             self.failures = said.get("failures", 0)
-        self._used.seconds = max(self._used.seconds, said.get("seconds", 0.0))
+        if "used" in said:
+            self.apart = said["used"][0]
         for address in said.get("steps", ()):
             self.forget(address)
 
@@ -136,6 +140,7 @@ class Playback:
     def count(self) -> None:
         """Add up the steps since the newest checkpoint, which knows what was used before it. Values that were drawn are no steps."""
         used, self._counted = self._used, True
+        used.seconds = driven_seconds(self.records, *self._from)
         for found in self.recent:
             body = found.body
             flags = body[12]
@@ -201,9 +206,11 @@ def after_base(backend: Backend, row: RunRow) -> Playback:
             if header.get("many"):
                 playback.counts = _count(backend, row, base.seq)
             playback._used = Used(*header.get("used", ()))
+            playback._from = (playback._used.seconds, base.at, base.epoch)
             playback.saved_at = base.at
             first = base.seq + 1
-    for record in read(backend, row, first):
+    playback.records = read(backend, row, first)
+    for record in playback.records:
         playback.take(record)
     return playback
 

@@ -34,6 +34,8 @@ from everstep.guard import inside
 from everstep.ids import check_id
 from everstep.records import Kind, Record, RunRow, Status
 from everstep.runtime import abandoned, deaths, gates, owner, playback, signals
+from everstep.runtime.account import Account
+from everstep.runtime.below import know_children
 from everstep.runtime.closing import announce, end
 from everstep.runtime.context import opened
 from everstep.runtime.driver import Driver, republish, told
@@ -190,8 +192,11 @@ class Run(Driver):
 
     def _refuse_other_input(self, row: RunRow, said: dict[str, Any]) -> None:
         """Two that start one id at the same time must mean the same."""
-        about = self._mode.about
-        if about and any(about[name] != said.get(name) for name in ("workflow", "input_digest")):
+        about, same, recorded = self._mode.about, self._mode.same, said.get("input_digest")
+        if not about:
+            return
+        good = about["input_digest"] == recorded or (same is not None and same(recorded))
+        if about["workflow"] != said.get("workflow") or not good:
             raise RunExists(f"run {row.id!r} was started with another workflow or input at the same time")
 
     def _ready(self, row: RunRow, state: Any, fresh: Playback | None = None) -> None:
@@ -213,6 +218,12 @@ class Run(Driver):
                 saver.begin(loaded.revived())
         else:
             saver.begin({} if state is None else decode(encode(state)))
+        mode = self._mode
+        self._account = Account(row.id, played, self._began, mode.budget, mode.timeout, mode.caller)
+        if self._account.limited and fresh is None:
+            know_children(self._store.backend, row, self._account)
+        if mode.caller is not None:
+            mode.caller.know(row.id, self._account.for_caller(driven=True))
         self._row, self._saver, self._failure = row, saver, None
         self._opened = row
         self._family, self._base, self._owner = row.family, number, get_ident()
@@ -248,7 +259,9 @@ class Run(Driver):
         about, is_new = self._as_driver()
         if "cancel" in self._letters:
             reason = told(self._letters["cancel"])
-            end(self, Ending(Status.CANCELLED, reason=reason))
+            ending = Ending(Status.CANCELLED, reason=reason)
+            end(self, ending)
+            tell_caller(self, ending)
             raise Interrupted(row.id, reason)
         self._read += [name for name in self._letters if name in ("pause", "retry", START) or name.startswith("child:")]
         if row.status == Status.RUNNING and not self._read and not is_new:
@@ -296,10 +309,15 @@ class Run(Driver):
 
     @property
     def used(self) -> dict[str, float]:
-        """Seconds, steps, tokens and cost of the run up to now, over all its attempts."""
-        used = self._played.used
+        """Seconds, steps, tokens and cost of the run and its children up to now, over all attempts."""
+        if self._row is not None:
+            know_children(self._store.backend, self._row, self._account)
+        used, below = self._played.used, self._account.below
         seconds = used.seconds + (time.monotonic() - self._began if self._saver is not None else 0.0)
-        return {"seconds": seconds, "steps": used.steps, "tokens": used.tokens, "cost": used.cost}
+        return {
+            "seconds": seconds + below.seconds, "steps": used.steps + below.steps, "tokens": used.tokens + below.tokens,
+            "cost": used.cost + below.cost,
+        }  # fmt: skip
 
     def checkpoint(
         self, note: str | None = None, tags: Iterable[str] | str = (), meta: Mapping[str, Any] | None = None, state: Any = None
@@ -534,6 +552,7 @@ class Run(Driver):
                 for ledger, done in self._rows:
                     ledger.done.append(done)
                 self._saver = None
+            tell_caller(self, ending)  # once more: a caller that looked between the two found the run open
             if made is not None:
                 self._fire("after_checkpoint", checkpoint=made)
         except BaseException as trouble:

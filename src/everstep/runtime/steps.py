@@ -72,6 +72,8 @@ class Ticket:
         "kind",
         "kwargs",
         "options",
+        "over",
+        "reserved",
         "run",
         "started",
         "tokens",
@@ -106,6 +108,8 @@ class Ticket:
         self.turn: Turn | None = None  # others of the same key wait for it
         self.inner: list[str] = []  # the steps inside of it that have ended, which its next attempt asks for again
         self.work: Work | None = None  # the transaction of this attempt
+        self.reserved = False  # it has its place in the budget
+        self.over: str | None = None  # or the budget that had none
 
     @property
     def played(self) -> bool:
@@ -273,7 +277,20 @@ def is_other_input(ticket: Ticket, body: list[Any]) -> bool:
     """Whether a recorded step had another input than this call."""
     if not body[2] or body[2] == ticket.digest or not ticket.digest or body[0] == RUNNING:
         return False
-    return ticket.address not in ticket.run._accept
+    return ticket.address not in ticket.run._accept and not _same_call(ticket, body[2])
+
+
+def _same_call(ticket: Ticket, digest: bytes) -> bool:
+    """Whether a recorded input is that of this call, written in another way."""
+    if ticket.options.ignore:
+        return False  # all of it was given by name
+    from everstep.runtime.spelling import spellings
+
+    run, shape = ticket.run, shape_of(ticket.function, ticket.options)
+    ways = spellings(shape, ticket.args, ticket.kwargs)
+    if run._mask is not None:
+        ways = (_masked(run, shape, ticket.address, *way) for way in ways)
+    return any(sha256(_input_of(ticket.address, *way)).digest()[:16] == digest for way in ways)
 
 
 def _redo(run: Driver, addresses: Iterable[str]) -> None:
@@ -351,6 +368,7 @@ def take_turn(ticket: Ticket) -> Turn | None:
 def end_turn(ticket: Ticket) -> None:
     """A step is over: its inner ones are not asked for again, and others of its key may look for its result."""
     run, turn = ticket.run, ticket.turn
+    run._give_back_place(ticket)
     for address in ticket.inner:
         run._played.entries.pop(address, None)
     if turn is not None:
@@ -391,6 +409,7 @@ def _drive(ticket: Ticket) -> Any:
             if delay is None:
                 raise
             run._nap(delay)
+            run._afford(ticket)
             run._try_again(ticket)
         except BaseException as error:
             run._break_off(ticket, error)

@@ -73,6 +73,7 @@ class Workflow:
     ):  # fmt: skip
         if not callable(function):
             raise InvalidArgument(f"{function!r:.60} is no function", remedy="Use @everstep.workflow on a function.")
+        _refuse_method(function)
         self.function = function
         self.name = name or getattr(function, "__name__", "") or ""
         if not self.name.isprintable() or not 0 < len(self.name) <= 200 or self.name == "<lambda>":
@@ -119,6 +120,21 @@ class Workflow:
 _known: dict[str, Workflow] = {}
 
 
+def _refuse_method(function: Any) -> None:
+    """A workflow is found by its name, in any process, and called with its stored input: there is no object that it could be a method of."""
+    name = str(getattr(function, "__qualname__", ""))
+    code = getattr(function, "__code__", None)
+    owner = name.rpartition(".")[0]
+    if not owner or owner.endswith("<locals>") or code is None or inspect.ismethod(function):
+        return
+    if code.co_argcount and code.co_varnames[0] in ("self", "cls"):
+        raise InvalidArgument(
+            f"a workflow must be a function, got the method {name.rpartition('<locals>.')[2]}",
+            remedy="Make it a function of the module, or a @staticmethod (above @everstep.workflow), and give it what it needs of the object as "
+            "arguments: they are stored, and a resume in another process has them.",
+        )
+
+
 def _origin(function: Any) -> tuple[str, str]:
     """Where a function is defined."""
     return str(getattr(function, "__module__", "")), str(getattr(function, "__qualname__", ""))
@@ -153,17 +169,19 @@ def start(store: Host, function: Any, args: tuple[Any, ...], kwargs: dict[str, A
     flow = as_workflow(function)
     refuse_misfit(flow, args, kwargs)
     stored = as_stored(store, flow, args, kwargs)
-    digest = digest_of(*stored)
     row = store.backend.run(check_id(id)) if id is not None else None
     changed = ""
     if row is not None:
         said = beginning(store, row)
-        refuse_other(row, said, flow, digest)
+        refuse_other(store, row, said, flow, args, kwargs)
         if row.status in _ENDED:
             return _ready(flow, _known_before(recorded(store, row)))
         changed = definition_change(store, row, flow, said, False)
     about, chunks = first_words(store, flow.name, stored, flow)
-    options = {**options, "about": about, "chunks": chunks, "seen": 1 if row is None else row.head_seq}
+    options = {
+        **options, "about": about, "chunks": chunks, "seen": 1 if row is None else row.head_seq,
+        "same": lambda digest: same_input(store, flow, args, kwargs, digest),
+    }  # fmt: skip
     return Attempt(store, flow, id or new_id(), args, kwargs, options, changed).drive()
 
 
@@ -227,10 +245,31 @@ async def _acall_plain(flow: Workflow, run: Any, args: tuple[Any, ...], kwargs: 
             return Outcome(run.id, Status.FAILED.value, error=error)
 
 
-def refuse_other(row: RunRow, said: dict[str, Any], flow: Workflow, digest: bytes) -> None:
+def same_input(store: Host, flow: Workflow, args: tuple[Any, ...], kwargs: dict[str, Any], digest: Any) -> bool:
+    """Whether a recorded input is this one, be it written in another way."""
+    if digest == digest_of(*as_stored(store, flow, args, kwargs)):
+        return True
+    from everstep.runtime.spelling import spellings
+
+    return any(digest == digest_of(*as_stored(store, flow, *way)) for way in spellings(flow.function, args, kwargs))
+
+
+def is_input_of(store: Host, row: RunRow, said: dict[str, Any], digest: bytes) -> bool:
+    """Whether a run was started with the input that has this digest, be it written in another way. Without its workflow: only if it is the same."""
+    flow = _known.get(str(said.get("workflow")))
+    if digest == said.get("input_digest") or flow is None:
+        return bool(digest == said.get("input_digest"))
+    from everstep.runtime.spelling import spellings
+
+    return any(digest == digest_of(*way) for way in spellings(flow.function, *_input(store, row, said)))
+
+
+def refuse_other(
+    store: Host, row: RunRow, said: dict[str, Any], flow: Workflow, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:  # fmt: skip
     if said.get("workflow") != flow.name:
         raise RunExists(f"run {row.id!r} is a run of {said.get('workflow') or 'no workflow'}, not of {flow.name}")
-    if said.get("input_digest") != digest:
+    if not same_input(store, flow, args, kwargs, said.get("input_digest")):
         raise RunExists(
             f"run {row.id!r} of {flow.name} was started with another input",
             remedy="Choose another id, or resume the run with its own input: store.resume(run_id).",

@@ -1,0 +1,43 @@
+"""How long a run was driven, from its records: an attempt that was killed counts up to the last thing that it recorded. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from everstep.records import Kind, Record
+from everstep.store.journal import open_body, said_in
+from everstep.store.model import header_of
+
+
+def driven_seconds(records: Iterable[Record], seconds: float = 0.0, at: int = 0, epoch: int = -1) -> float:
+    """Seconds in which a run was driven, given how many they were up to a record of that time and epoch.
+
+    A checkpoint or an ending that says how long it was is believed: the process measured that without the wall clock. Between attempts,
+    which have different epochs, the run was not driven.
+    """
+    before = seconds  # the attempt began with that
+    for record in records:
+        if record.epoch != epoch:
+            epoch, at, before = record.epoch, _began(record), seconds
+        seconds += max(0, record.at - at) / 1e6
+        at = max(at, record.at)
+        said = _said(record)
+        if said is not None:
+            seconds = max(before, said)
+    return seconds
+
+
+def _began(record: Record) -> int:
+    """When an attempt can be seen to have begun: with its first record, or with the step that this is the end of."""
+    if record.kind == Kind.STEP and record.body is not None:
+        return min(record.at, int(open_body(record)[7]))
+    return record.at
+
+
+def _said(record: Record) -> float | None:
+    if record.kind == Kind.CHECKPOINT and record.meta is not None:
+        used = header_of(record.meta).get("used")
+        return float(used[0]) if used else None
+    if record.kind == Kind.STATUS:
+        return said_in(record).get("seconds")
+    return None
