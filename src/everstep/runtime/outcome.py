@@ -12,8 +12,9 @@ from everstep.runtime.host import Host
 from everstep.runtime.playback import content
 from everstep.runtime.report import Report
 from everstep.shape import Shape, field
+from everstep.store.failures import rebuilt
 from everstep.store.gates import Gate, open_gates
-from everstep.store.journal import load_result, rebuilt
+from everstep.store.journal import load_result
 from everstep.store.reading import newest_of
 
 

@@ -19,7 +19,8 @@ from everstep.errors import Conflict, EverstepError, InvalidArgument, LostLease,
 from everstep.records import Kind, Letter, Record, RunRow
 from everstep.runtime.underway import Underway
 from everstep.snapshot.saver import Saver
-from everstep.store.journal import Recorded, error_body
+from everstep.store.failures import error_body
+from everstep.store.journal import Recorded
 from everstep.store.model import with_header
 from everstep.store.query import check_note, check_tags, to_meta
 from everstep.store.store import BaseStore

@@ -20,6 +20,7 @@ from everstep.codec.values import encode
 from everstep.errors import EverstepError, InvalidArgument, NonDeterminism, StepTimeout
 from everstep.runtime.context import Frame, frame
 from everstep.runtime.step_options import ABSENT, PLAIN, StepOptions, check_key, check_name, name_for, shape_of, with_options
+from everstep.store.failures import rebuilt
 from everstep.store.journal import (
     FAILED,
     INLINE,
@@ -33,7 +34,6 @@ from everstep.store.journal import (
     load_result,
     pack_body,
     preview,
-    rebuilt,
     result_body,
     show_input,
 )  # fmt: skip

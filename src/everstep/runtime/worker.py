@@ -46,7 +46,7 @@ from everstep.runtime.outcome import Outcome
 from everstep.runtime.playback import taken_over
 from everstep.runtime.suspects import Suspects
 from everstep.shape import Shape, field
-from everstep.store.journal import error_body
+from everstep.store.failures import error_body
 from everstep.store.places import restore_places
 from everstep.store.writing import Chain
 
