@@ -125,6 +125,11 @@ class Guarded(Exception):
     def __init_subclass__(cls) -> None:
         cls.ran.append("subclass")
 
+    @classmethod
+    def from_exception_data(cls, *args: Any) -> "Guarded":
+        cls.ran.append("from data")
+        return cls(*args)
+
     @property
     def trap(self) -> int:
         return 1
@@ -597,6 +602,7 @@ HOSTILE: list[dict[str, Any]] = [
     {"args": (), "attributes": [], "members": []},
     {"args": ("x",), "attributes": {"trap": 5, "__setstate__": 1}},
     {"members": {"ran": 1}},
+    {"args": (), "validation": {"title": "t", "lines": [], "input_type": "python", "hide_input": False}},
     {},
 ]
 

@@ -24,9 +24,10 @@ def take_error(error: BaseException) -> Fields:
     if storage:
         fields["members"] = _members(error, storage)
     if isinstance(error, BaseExceptionGroup):
-        fields["members"] = fields.get("members", {}) | {"message": error.message, "exceptions": list(error.exceptions)}
-        if _args_of_group(error, fields["args"]):
-            fields["args"] = None
+        usual = _are_usual(fields["args"], error)
+        exceptions = fields["args"][1] if usual else list(error.exceptions)
+        fields["members"] = fields.get("members", {}) | {"message": error.message, "exceptions": exceptions}
+        fields["args"] = None if usual else fields["args"]
     return fields | {"attributes": attributes} if attributes else fields
 
 
@@ -126,7 +127,8 @@ def _is_builtin(descriptor: Any) -> bool:
     return vars(builtins).get(owner.__name__) is owner
 
 
-def _args_of_group(error: BaseExceptionGroup[Any], args: Any) -> bool:
-    if len(args) != 2 or args[0] != error.message or type(args[1]) is not list or len(args[1]) != len(error.exceptions):
+def _are_usual(args: Any, group: BaseExceptionGroup[Any]) -> bool:
+    """Whether the args of a group are its message and its exceptions."""
+    if len(args) != 2 or args[0] is not group.message or type(args[1]) not in (list, tuple) or len(args[1]) != len(group.exceptions):
         return False
-    return all(one is other for one, other in zip(args[1], error.exceptions, strict=True))
+    return all(one is other for one, other in zip(args[1], group.exceptions, strict=True))

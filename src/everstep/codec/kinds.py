@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping
 from enum import Enum, Flag
 from typing import Any, TypeVar, overload
 
-from everstep.codec.exceptions import make_error, take_error
 from everstep.errors import InvalidArgument, NewerFormat, TypeConflict
 from everstep.shape import Shape
 
@@ -208,6 +207,8 @@ def _default_name(cls: type) -> str:
 def _shape(cls: type) -> tuple[Callable[[Any], Fields], Callable[[Fields], Any]] | None:
     """The pair of functions for a type whose structure is known."""
     if issubclass(cls, BaseException):  # before dataclasses: one that is an exception cannot be made by object.__new__
+        from everstep.codec.exceptions import make_error, take_error  # few programs store exceptions
+
         return take_error, lambda fields: make_error(cls, fields)
     if issubclass(cls, Enum):
         return _take_enum, lambda fields: _make_enum(cls, fields)

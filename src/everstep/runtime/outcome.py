@@ -12,7 +12,6 @@ from everstep.runtime.host import Host
 from everstep.runtime.playback import content
 from everstep.runtime.report import Report
 from everstep.shape import Shape, field
-from everstep.store.failures import rebuilt
 from everstep.store.gates import Gate, open_gates
 from everstep.store.journal import load_result
 from everstep.store.reading import newest_of
@@ -59,6 +58,8 @@ def recorded(store: Host, row: RunRow, report: Report | None = None) -> Outcome:
     if row.status == Status.SUCCEEDED and "result" in said:
         outcome.result = load_result(store.backend, row.family, *said["result"])
     elif row.status == Status.FAILED and isinstance(said.get("error"), dict):
+        from everstep.store.failures import rebuilt  # only when something failed
+
         outcome.error = rebuilt(said["error"], f"run {row.id}")
     outcome.reason = said.get("reason")
     if row.status == Status.WAITING:

@@ -19,7 +19,6 @@ from everstep.errors import Conflict, EverstepError, InvalidArgument, LostLease,
 from everstep.records import Kind, Letter, Record, RunRow
 from everstep.runtime.underway import Underway
 from everstep.snapshot.saver import Saver
-from everstep.store.failures import error_body
 from everstep.store.journal import Recorded
 from everstep.store.model import with_header
 from everstep.store.query import check_note, check_tags, to_meta
@@ -71,6 +70,8 @@ class Recorder:
 
     def _error_body(self, error: BaseException) -> dict[str, Any]:
         """What is kept of an error in this store."""
+        from everstep.store.failures import error_body  # only when something failed
+
         mask = self._mask
         return error_body(error) if mask is None else mask.error(error_body(error, mask.redactor.text))
 

@@ -20,7 +20,6 @@ from everstep.codec.values import encode
 from everstep.errors import EverstepError, InvalidArgument, NonDeterminism, StepTimeout
 from everstep.runtime.context import Frame, frame
 from everstep.runtime.step_options import ABSENT, PLAIN, StepOptions, check_key, check_name, name_for, shape_of, with_options
-from everstep.store.failures import rebuilt
 from everstep.store.journal import (
     FAILED,
     INLINE,
@@ -281,6 +280,8 @@ def recorded_outcome(ticket: Ticket) -> Any:
             raise NonDeterminism(
                 run.id, ticket.address, "a step that the program cancelled", "a step that it does not cancel", not run._mode.workflow
             )
+        from everstep.store.failures import rebuilt  # only when something failed
+
         run._branches.failed(ticket.address, run._branch())
         raise rebuilt(body[6], ticket.address)
     return load_result(run._store.backend, run._family, body[4], body[5])
