@@ -2,11 +2,13 @@
 
 import asyncio
 import builtins
+import importlib.util
 import io
 import json
 import subprocess
 import sys
 import textwrap
+import time
 import urllib.error
 import warnings
 from collections.abc import Callable, Iterator
@@ -519,6 +521,21 @@ def test_R4_a_class_that_is_not_there_yet_gives_step_failed_and_nothing_is_impor
     assert "xml.dom.pulldom" not in sys.modules
 
 
+def test_R4_a_module_that_loads_itself_when_it_is_touched_is_left_alone() -> None:
+    spec = importlib.util.find_spec("this")
+    assert spec is not None
+    assert spec.loader is not None
+    spec.loader = importlib.util.LazyLoader(spec.loader)
+    lazy = importlib.util.module_from_spec(spec)
+    sys.modules["this"] = lazy
+    try:
+        spec.loader.exec_module(lazy)
+        assert isinstance(rebuilt(error_body(Keyword(code=1, why="w")) | {"type": "this.Missing"}, "it#0"), everstep.StepFailed)
+        assert type(lazy).__name__ == "_LazyModule"
+    finally:
+        del sys.modules["this"]
+
+
 def test_R4_a_member_of_a_group_whose_class_is_gone_is_a_step_failed_in_its_place() -> None:
     body = error_body(ExceptionGroup("g", [Keyword(code=1, why="w"), ValueError(1)]))
     Keyword.__qualname__ = "Renamed"
@@ -641,6 +658,18 @@ def test_R4_forged_parts_of_known_kinds_come_back_inert() -> None:
             )
             assert isinstance(again, (ValueError, everstep.StepFailed))
             assert not isinstance(again.args[0], KeyboardInterrupt)
+
+
+def test_R4_a_forged_group_of_thousands_of_unknown_classes_takes_no_time() -> None:
+    members = [
+        everstep.Unknown("everstep:error", 1, {"type": f"no.such.Class{n}" * 9, "message": "", "fields": {"args": ()}})
+        for n in range(5_000)
+    ]
+    fields = encode({"args": None, "members": {"message": "m", "exceptions": members}})
+    started = time.monotonic()
+    again: Any = rebuilt({"type": "ExceptionGroup", "message": "m (5000 sub-exceptions)", "fields": fields}, "it#0")
+    assert time.monotonic() - started < 10
+    assert {type(e) for e in again.exceptions} == {everstep.StepFailed}
 
 
 def test_R4_an_older_record_of_an_error_still_comes_back() -> None:

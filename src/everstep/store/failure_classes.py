@@ -3,43 +3,61 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from types import ModuleType
+from typing import Any, cast
 
 from everstep.codec.exceptions import attributes_of
+
+LONGEST_NAME = 1_000
+_dict_of_class: Any = vars(type)["__dict__"].__get__
 
 
 def name_of_class(cls: type) -> str:
     return cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
 
 
-def known_classes() -> dict[str, type[Exception]]:
-    """The exception classes that this program has defined or imported, by name. Nothing is imported here.
+class Classes:
+    """The exception classes that this program has defined or imported, by name: the one that its module holds, otherwise the newest."""
 
-    Of several classes with one name, the one that its module holds now, otherwise the newest.
-    """
-    found: dict[str, type[Exception]] = {"Exception": Exception}
+    def __init__(self) -> None:
+        self._others: dict[str, type[Exception]] | None = None
+
+    def named(self, name: Any) -> type[Exception] | None:
+        if type(name) is not str or len(name) > LONGEST_NAME:
+            return None
+        found = _in_module(name)
+        if found is None:
+            if self._others is None:
+                self._others = _all_by_name()  # once for all errors in one record, which may be forged and name thousands
+            found = self._others.get(name)
+        return found
+
+
+def _in_module(name: str) -> type[Exception] | None:
+    """Looks only into the dicts of modules and classes: reading an attribute, even `__class__`, could import what the name says."""
+    parts = ("builtins." + name if "." not in name else name).split(".")
+    for cut in range(len(parts) - 1, 0, -1):
+        place: Any = sys.modules.get(".".join(parts[:cut]))
+        content = object.__getattribute__(place, "__dict__") if issubclass(type(place), ModuleType) else {}
+        for part in parts[cut:]:
+            place = content.get(part)
+            content = _dict_of_class(place) if issubclass(type(place), type) else {}
+        if issubclass(type(place), type) and issubclass(place, Exception) and name_of_class(place) == name and not issubclass(place, Told):
+            return cast("type[Exception]", place)
+    return None
+
+
+def _all_by_name() -> dict[str, type[Exception]]:
+    found: dict[str, type[Exception]] = {}
     waiting: list[type[Exception]] = [Exception]
     seen: set[type] = {Exception}
     while waiting:
         for sub in type.__subclasses__(waiting.pop()):
-            if sub in seen or issubclass(sub, Told):
-                continue
-            seen.add(sub)
-            waiting.append(sub)
-            name = name_of_class(sub)
-            if name not in found or not _is_at_home(found[name]):
-                found[name] = sub
+            if sub not in seen and not issubclass(sub, Told):
+                seen.add(sub)
+                waiting.append(sub)
+                found[name_of_class(sub)] = sub
     return found
-
-
-def _is_at_home(cls: type) -> bool:
-    """Whether a module holds a class under the name of the class. No `__getattr__` of a module runs: it could import."""
-    place: Any = sys.modules.get(cls.__module__)
-    for part in cls.__qualname__.split("."):
-        if not hasattr(place, "__dict__"):
-            return False
-        place = vars(place).get(part)
-    return place is cls
 
 
 class Told:

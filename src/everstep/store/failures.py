@@ -19,7 +19,7 @@ from everstep.codec.kinds import Unknown, revive
 from everstep.codec.values import Decoder, encode, revived
 from everstep.errors import StepFailed
 from everstep.store.carried import VALIDATION, NotKept, make, make_validation, not_kept
-from everstep.store.failure_classes import Told, known_classes, name_of_class, told
+from everstep.store.failure_classes import Classes, Told, name_of_class, told
 from everstep.store.failure_parts import CAUSE, DROPPED, MESSAGE, PREFIX, SHORT_MESSAGE, SUPPRESS, Fields, Keeper, shown_message, writable
 
 
@@ -59,7 +59,7 @@ class _Maker:
 
     def __init__(self, address: str):
         self._address = address
-        self._classes: dict[str, type[Exception]] | None = None
+        self._classes = Classes()
 
     def error(self, said: Fields) -> BaseException:
         try:
@@ -76,7 +76,7 @@ class _Maker:
         if "object" in said:
             made = revived(said["object"])
             return made if isinstance(made, Exception) else None
-        cls = self._class(said["type"]) if "fields" in said else None
+        cls = self._classes.named(said["type"]) if "fields" in said else None
         if cls is None:
             return None
         fields = {name: self._value(value) for name, value in said["fields"].items()}
@@ -135,11 +135,6 @@ class _Maker:
             return make(kind, fields)
         except Exception:  # noqa: BLE001 - the library is not imported here, or is another version
             return NotKept("this part", kind)
-
-    def _class(self, name: Any) -> type[Exception] | None:
-        if self._classes is None:
-            self._classes = known_classes()
-        return self._classes.get(name) if isinstance(name, str) else None
 
 
 def _same_text(text: str, recorded: Any) -> bool:
