@@ -505,6 +505,34 @@ def test_R4_a_group_keeps_its_members_even_if_parts_of_one_are_lost(store: evers
     assert caught == ["carried", "ValueError(1)"]
 
 
+def test_R4_an_input_that_pydantic_refused_and_that_cannot_be_stored_is_named(store: everstep.Store) -> None:
+    live, again = both(store, raising(invalid(a=Handle())))
+    assert (type(again), str(again), again.error_count()) == (pydantic.ValidationError, str(live), 1)
+    assert again.__everstep_dropped__ == ("input",)
+    assert "hidden" not in repr(store.steps("r")[0].error)
+
+
+def test_R4_an_async_handler_takes_the_same_way(store: everstep.Store) -> None:
+    seen: list[Any] = []
+
+    async def fail() -> None:
+        raise httpx.HTTPStatusError("bad", request=REQUEST, response=RESPONSE)
+
+    @everstep.workflow(name="async-twice")
+    async def work() -> None:
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(everstep.current().step("it", fail))
+        except* httpx.HTTPStatusError as caught:
+            seen.append(caught.exceptions[0].response.status_code)  # type: ignore[union-attr]
+        await everstep.gate("wait")
+
+    for _ in range(2):
+        out = store.resume("r") if seen else store.start(work, id="r")
+        assert out.status == "waiting"
+    assert seen == [429, 429]
+
+
 def test_R4_a_large_attribute_is_left_out_and_named() -> None:
     again = replay(changed(Keyword(code=1, why="w"), body="x" * 2_000_000))
     assert (type(again), again.code, again.__everstep_dropped__) == (Keyword, 1, ("body",))  # type: ignore[attr-defined]
