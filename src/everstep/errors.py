@@ -493,7 +493,10 @@ class StepFailed(EverstepError):
     """A step failed, and its error cannot be rebuilt here."""
 
     code = "E601"
-    remedy = "Read the recorded traceback (traceback_text). To get the error back as its own type, register that: everstep.register(Error)."
+    remedy = (
+        "Read the recorded traceback (traceback_text). To get the error back as its own class, import its module before you resume the run, "
+        "or register the class: everstep.register(Error, encode=..., decode=...)."
+    )
     written: Written = "yes"
 
     def __init__(self, address: str, type_name: str, error_message: str, traceback_text: str = ""):

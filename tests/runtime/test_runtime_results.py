@@ -184,11 +184,8 @@ def test_an_error_of_a_builtin_type_comes_back_as_its_own_type(store: everstep.S
         raise error
 
     live, again = replayed(store, d, fail)
-    if isinstance(error, ExceptionGroup):
-        assert isinstance(again, everstep.StepFailed)
-        return
     assert type(live) is type(again) is type(error)
-    assert again.args == error.args
+    assert repr(again.args) == repr(error.args)
     assert str(again) == str(error)
 
 

@@ -208,7 +208,9 @@ def _default_name(cls: type) -> str:
 def _shape(cls: type) -> tuple[Callable[[Any], Fields], Callable[[Fields], Any]] | None:
     """The pair of functions for a type whose structure is known."""
     if issubclass(cls, BaseException):  # before dataclasses: one that is an exception cannot be made by object.__new__
-        return lambda error: take_error(cls, error), lambda fields: make_error(cls, fields)
+        from everstep.codec.exceptions import make_error, take_error  # few programs store exceptions
+
+        return take_error, lambda fields: make_error(cls, fields)
     if issubclass(cls, Enum):
         return _take_enum, lambda fields: _make_enum(cls, fields)
     if (msgspec := sys.modules.get("msgspec")) and issubclass(cls, msgspec.Struct):
@@ -281,29 +283,6 @@ def _cached(cls: type) -> frozenset[str]:
     from functools import cached_property
 
     return frozenset(n for base in cls.__mro__ for n, v in vars(base).items() if isinstance(v, cached_property))
-
-
-def _builtin_of(cls: type[BaseException]) -> Any:
-    return next(c for c in cls.__mro__ if c.__module__ == "builtins")
-
-
-def take_error(cls: type[BaseException], error: BaseException) -> Fields:
-    """The arguments of an exception, and its attributes if it has any; not its traceback, its cause and its context."""
-    _, args, *state = _builtin_of(cls).__reduce__(error)  # knows the file name of an OSError, which is not among its args
-    attributes = {n: v for n, v in (state[0] if state and state[0] else {}).items() if n == "__notes__" or not n.startswith("__")}
-    return {"args": args, "attributes": attributes} if attributes else {"args": args}
-
-
-def make_error(cls: type[BaseException], fields: Fields) -> BaseException:
-    """Fill an exception without running its own constructor, whose parameters need not be its args."""
-    args, attributes = fields["args"], fields.get("attributes", {})
-    _refuse_unknown(set(fields) - {"args", "attributes"})
-    builtin = _builtin_of(cls)
-    error: BaseException = builtin.__new__(cls, *args)
-    builtin.__init__(error, *args)
-    for name, value in attributes.items():
-        object.__setattr__(error, name, value)
-    return error
 
 
 def _take_enum(member: Any) -> Fields:

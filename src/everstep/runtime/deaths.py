@@ -19,7 +19,8 @@ from everstep.records import CHILD, Kind, Record, RunRow, Status
 from everstep.runtime.host import Host
 from everstep.runtime.playback import taken_over
 from everstep.runtime.telling import tell
-from everstep.store.journal import error_body, open_body, said_in
+from everstep.store.failures import error_body
+from everstep.store.journal import open_body, said_in
 from everstep.store.writing import Chain
 
 DEAD = "dead-letter"

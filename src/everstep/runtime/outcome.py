@@ -14,7 +14,7 @@ from everstep.runtime.playback import content
 from everstep.runtime.report import Report
 from everstep.shape import Shape, field
 from everstep.store.gates import Gate, open_gates
-from everstep.store.journal import RUNNING, list_steps, load_result, rebuilt
+from everstep.store.journal import RUNNING, list_steps, load_result
 from everstep.store.reading import newest_of
 from everstep.store.refs import verified
 
@@ -64,6 +64,8 @@ def recorded(store: Host, row: RunRow, report: Report | None = None) -> Outcome:
     if row.status == Status.SUCCEEDED and "result" in said:
         outcome.result = load_result(store.backend, row.family, *said["result"])
     elif row.status == Status.FAILED and isinstance(said.get("error"), dict):
+        from everstep.store.failures import rebuilt  # only when something failed
+
         outcome.error = rebuilt(said["error"], f"run {row.id}")
     outcome.reason = said.get("reason")
     if row.status == Status.WAITING:

@@ -30,7 +30,7 @@ from everstep.guard import RUN, Guard, interrupts
 from everstep.records import Kind, Letter, Record, RunRow
 from everstep.runtime.underway import Underway
 from everstep.snapshot.saver import Saver
-from everstep.store.journal import Recorded, error_body
+from everstep.store.journal import Recorded
 from everstep.store.model import with_header
 from everstep.store.query import check_note, check_tags, to_meta
 from everstep.store.store import BaseStore
@@ -103,6 +103,8 @@ class Recorder:
 
     def _error_body(self, error: BaseException) -> dict[str, Any]:
         """What is kept of an error in this store."""
+        from everstep.store.failures import error_body  # only when something failed
+
         mask = self._mask
         return error_body(error) if mask is None else mask.error(error_body(error, mask.redactor.text))
 

@@ -33,7 +33,6 @@ from everstep.store.journal import (
     input_of,
     pack_body,
     preview,
-    rebuilt,
     result_body,
     show_input,
 )  # fmt: skip
@@ -315,6 +314,8 @@ def given_again(ticket: Ticket) -> Any:
             raise NonDeterminism(
                 run.id, ticket.address, "a step that the program cancelled", "a step that it does not cancel", not run._mode.workflow
             )
+        from everstep.store.failures import rebuilt  # only when something failed
+
         run._branches.failed(ticket.address, run._branch())
         raise rebuilt(body[6], ticket.address)
     return run._loaded(body)

@@ -15,7 +15,6 @@ is short and described in words otherwise: it is only ever shown; what counts is
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from datetime import datetime
 from reprlib import Repr
 from typing import Any
@@ -24,9 +23,8 @@ from ormsgpack import packb, unpackb
 
 from everstep.backends.base import Backend
 from everstep.codec.frame import unwrap
-from everstep.codec.kinds import kind_of, make_error, take_error
 from everstep.codec.values import Decoder, decode, encode, revived
-from everstep.errors import DamagedFrame, DamagedRecord, EverstepError, StepFailed
+from everstep.errors import DamagedFrame, DamagedRecord, EverstepError
 from everstep.records import Kind, Record, RunRow
 from everstep.shape import Shape, field
 from everstep.snapshot.loader import Loader
@@ -138,79 +136,6 @@ def show_input(kept: Any) -> str:
     if not isinstance(args, list) or not isinstance(kwargs, dict):
         return f"{len(kept)} bytes"
     return f"({', '.join([*map(repr, args), *(f'{k}={v!r}' for k, v in kwargs.items())])})"
-
-
-def error_body(error: BaseException, clean: Callable[[str], str] = str) -> dict[str, Any]:
-    """What is kept of an error: enough to show it, and to rebuild it where its type is known.
-
-    `clean` sees its texts before they are cut: what is cut through would not be recognised.
-    """
-    import traceback
-
-    text = clean(_text("".join(traceback.format_exception(error))))[-20_000:]
-    body: dict[str, Any] = {"type": _type_name(error), "message": clean(_text(_message(error)))[:2_000], "traceback": text}
-    with suppress(EverstepError):  # what cannot be stored is left out: it comes back as StepFailed
-        if kind_of(type(error)) is not None:
-            body["object"] = encode(error)
-        elif not isinstance(error, StepFailed):
-            body["fields"] = encode(take_error(type(error), error))
-    return body
-
-
-def _message(error: BaseException) -> str:
-    if isinstance(error, StepFailed):
-        return error.error_message
-    try:
-        return str(error)
-    except Exception:  # noqa: BLE001 - an error that cannot even be shown must not hide that it happened
-        return "(its message cannot be shown)"
-
-
-def _text(text: str) -> str:
-    return text.encode("utf-8", "replace").decode()
-
-
-def _type_name(error: BaseException) -> str:
-    if isinstance(error, StepFailed):
-        return error.type_name
-    return _name_of_type(type(error))
-
-
-def _name_of_type(cls: type) -> str:
-    return cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
-
-
-def _class_of(name: Any) -> type[Exception] | None:
-    """The class of that name among the errors that this program has defined or imported already. Nothing is imported here."""
-    if not isinstance(name, str):
-        return None
-    waiting, found = [Exception], None
-    seen: set[type] = set()
-    while waiting:
-        cls = waiting.pop()
-        for sub in cls.__subclasses__():
-            if sub not in seen:
-                seen.add(sub)
-                waiting.append(sub)
-        if _name_of_type(cls) == name:
-            found = cls
-    return found
-
-
-def rebuilt(error: dict[str, Any], address: str) -> BaseException:
-    """The recorded error as its own type, if this program has that type, otherwise `StepFailed`.
-
-    It is put together from its arguments and fields; no constructor of the program runs, and no name that stands in a store is imported.
-    """
-    failed = StepFailed(address, str(error.get("type")), str(error.get("message")), str(error.get("traceback") or ""))
-    try:
-        if "object" in error:
-            made = decode(error["object"])
-            return made if isinstance(made, Exception) else failed
-        cls = _class_of(error.get("type")) if "fields" in error else None
-        return failed if cls is None else make_error(cls, decode(error["fields"]))
-    except Exception:  # noqa: BLE001 - a class may be as odd as it likes: the reader must not fail with it
-        return failed
 
 
 class Recorded:

@@ -50,7 +50,7 @@ class Mask:
     def error(self, body: dict[str, Any]) -> dict[str, Any]:
         """What is kept of an error, masked; its texts are so already."""
         out = dict(body)
-        for name in ("object", "fields"):
+        for name in ("object", "fields", "more"):
             if name in body:
                 try:
                     out[name] = encode(self.redactor.value(Decoder().decode(body[name])))
