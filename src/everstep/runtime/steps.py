@@ -256,7 +256,8 @@ def _find(ticket: Ticket) -> None:
         raise NonDeterminism(run.id, ticket.address, show_input(body[3]), show_input(ticket.input), not run._mode.workflow)
     if status == RUNNING or (status == FAILED and body[12].get("next") is not None):
         ticket.unsure = not body[12].get("again") and status == RUNNING
-        ticket.again = ticket.unsure or run._unsure or ticket.address in run._played.doubtful
+        cut_off = ticket.unsure or bool(body[12].get("cancelled"))  # how far it came is not known
+        ticket.again = cut_off or run._unsure or ticket.address in run._played.doubtful
         ticket.attempt += 1
         ticket.tried = 0 if body[12].get("again") else body[12].get("tried", 0 if status == RUNNING else found.attempts + 1)
         ticket.found = found if not body[12].get("again") else None
