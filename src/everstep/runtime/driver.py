@@ -16,7 +16,7 @@ from everstep.backends.base import Commit
 from everstep.clock import clock
 from everstep.codec.frame import unwrap
 from everstep.codec.values import decode, encode
-from everstep.errors import Interrupted, StepTimeout, StoreClosed, Suspended, Waiting
+from everstep.errors import Interrupted, NonDeterminism, StepTimeout, StoreClosed, Suspended, Waiting
 from everstep.nudge import Nudge
 from everstep.records import Kind, Letter, Record, RunRow
 from everstep.runtime import gates, playback, signals
@@ -80,6 +80,7 @@ class Driver(Recorder):
         self._flight: dict[str, Ticket] = {}
         self._waits: dict[str, Waiting] = {}  # what stopped the program; one that catches it all the same has not gone past it
         self._interrupted = False  # something asked the program to stop, and its tasks are being unwound
+        self._diverged: NonDeterminism | None = None  # changed code asked for something else: a handler must not act on that
         self._given_up: dict[str, Entry] = {}  # the steps that the program cancelled
         self._unsure = False  # the last attempt never gave the run back
         self._branches = Branches()
@@ -385,6 +386,8 @@ class Driver(Recorder):
 
     def _boundary(self) -> None:
         """Between steps: whether somebody or something wants the run to stop."""
+        if self._diverged is not None:
+            raise self._diverged
         found = signals.seen(self)
         if found is not None:
             raise self._interrupt(f"signal {found[0]}", found[1])
@@ -393,6 +396,13 @@ class Driver(Recorder):
         timeout = self._mode.timeout
         if timeout is not None and (seconds := time.monotonic() - self._began) >= timeout:
             raise self._interrupt(f"timeout: {seconds:.1f} s of {timeout:g} s")
+
+    def _diverge(self, address: str, recorded: str, now: str) -> NonDeterminism:
+        """The error of a program that asks for something else than it recorded. A workflow makes no further step after it, whatever it catches."""
+        error = NonDeterminism(self.id, address, recorded, now, not self._mode.workflow)
+        if self._mode.workflow and self._diverged is None:
+            self._diverged = error
+        return error
 
     def _interrupt(self, reason: str, exit_code: int | None = None) -> Interrupted:
         self._interrupted = True

@@ -14,7 +14,7 @@ from everstep.clock import clock
 from everstep.codec.values import decode, encode
 from everstep.records import Kind, Record, RunRow
 from everstep.runtime.budget import Used
-from everstep.store.journal import FAILED, RUNNING, Recorded, open_body, pack_body, read, said_in
+from everstep.store.journal import FAILED, RUNNING, SUCCEEDED, Recorded, open_body, pack_body, read, said_in
 from everstep.store.model import asked_for, header_of
 from everstep.store.reading import checkpoint_record, no_collection
 from everstep.store.writing import Entry
@@ -55,7 +55,7 @@ class Playback:
         if kind == _STEP:
             address = record.note or ""
             before = self.entries.get(address)
-            found = self.entries[address] = Recorded(record, before.attempts + 1 if before else 0)
+            found = self.entries[address] = Recorded(record, before)
             self.recent.append(found)
             self.unsure = False
         elif kind == _ANSWER:
@@ -146,7 +146,12 @@ class Playback:
 
 
 def forget(found: Recorded | None) -> None:
-    if found is not None and found.body[0] == FAILED:
+    """Have a failed step run again. One that had ended when the program cancelled it has its result: it never runs again."""
+    if found is None or found.body[0] != FAILED:
+        return
+    if found.body[12].get("cancelled") and found.before is not None and found.before.body[0] == SUCCEEDED:
+        found.body[:] = found.before.body
+    else:
         found.body[0] = RUNNING
         found.body[12]["again"] = True
 
@@ -220,8 +225,7 @@ def keyed(backend: Backend, row: RunRow) -> dict[str, Recorded]:
     found: dict[str, Recorded] = {}
     for record in read(backend, row, 1):
         if record.kind == _STEP and record.note and "@" in record.note:
-            before = found.get(record.note)
-            found[record.note] = Recorded(record, before.attempts + 1 if before else 0)
+            found[record.note] = Recorded(record, found.get(record.note))
         elif record.kind == _STATUS:
             for address in content(record).get("steps", ()):
                 forget(found.get(address))

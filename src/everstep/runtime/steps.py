@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from everstep.clock import clock
 from everstep.codec.values import encode
-from everstep.errors import EverstepError, InvalidArgument, NonDeterminism, StepTimeout
+from everstep.errors import EverstepError, InvalidArgument, StepTimeout
 from everstep.runtime.context import Frame, frame
 from everstep.runtime.step_options import ABSENT, PLAIN, StepOptions, check_key, check_name, name_for, shape_of, with_options
 from everstep.store.journal import (
@@ -253,7 +253,7 @@ def _find(ticket: Ticket) -> None:
     body = found.body
     status, ticket.attempt = body[0], body[1]
     if body[2] != ticket.digest and body[2] and ticket.digest and ticket.address not in run._accept and status != RUNNING:
-        raise NonDeterminism(run.id, ticket.address, show_input(body[3]), show_input(ticket.input), not run._mode.workflow)
+        raise run._diverge(ticket.address, show_input(body[3]), show_input(ticket.input))
     if status == RUNNING or (status == FAILED and body[12].get("next") is not None):
         ticket.unsure = not body[12].get("again") and status == RUNNING
         cut_off = ticket.unsure or bool(body[12].get("cancelled"))  # how far it came is not known
@@ -279,9 +279,7 @@ def recorded_outcome(ticket: Ticket) -> Any:
     run._kept(ticket.address, body)
     if body[0] == FAILED:
         if body[12].get("cancelled"):
-            raise NonDeterminism(
-                run.id, ticket.address, "a step that the program cancelled", "a step that it does not cancel", not run._mode.workflow
-            )
+            raise run._diverge(ticket.address, "a step that the program cancelled", "a step that it does not cancel")
         run._branches.failed(ticket.address, run._branch())
         raise rebuilt(body[6], ticket.address)
     return load_result(run._store.backend, run._family, body[4], body[5])

@@ -214,13 +214,14 @@ def rebuilt(error: dict[str, Any], address: str) -> BaseException:
 
 
 class Recorded:
-    """The newest record about one address, opened when it is needed."""
+    """The newest record about one address, opened when it is needed. `before` is the one that it took the place of."""
 
-    __slots__ = ("_body", "attempts", "record")
+    __slots__ = ("_body", "attempts", "before", "record")
 
-    def __init__(self, record: Record, attempts: int = 0):
+    def __init__(self, record: Record, before: Recorded | None = None):
         self.record = record
-        self.attempts = attempts
+        self.before = before
+        self.attempts = before.attempts + 1 if before is not None else 0
         self._body: list[Any] | None = None
 
     @property
