@@ -14,7 +14,7 @@ from typing import Any
 import everstep
 from everstep.backends import memory
 from everstep.ids import new_id
-from everstep.store.journal import RUNNING, Recorded, show_input
+from everstep.store.journal import RUNNING, Recorded, said_in, show_input
 
 
 class Down(Exception):
@@ -120,8 +120,11 @@ def _copied(data: Any) -> Any:
     return made
 
 
-def journal(store: everstep.Store) -> dict[str, tuple[int, str, str]]:
-    """The newest end of each step by name, over all runs: its place in the feed, its status, and the run that has it."""
+def journal(store: everstep.Store, to_run_again: bool = True) -> dict[str, tuple[int, str, str]]:
+    """The newest end of each step by name, over all runs: its place in the feed, its status, and the run that has it.
+
+    Without those `to_run_again`: the failed steps that the end of an attempt names as such.
+    """
     found: dict[str, tuple[int, str, str]] = {}
     for place, record in store.backend.feed(0, 1_000_000):
         if record.kind == "step" and record.note:
@@ -130,6 +133,9 @@ def journal(store: everstep.Store) -> dict[str, tuple[int, str, str]]:
                 status = "cancelled" if body[12].get("cancelled") else body[0]
                 name = record.note.rpartition("/")[2].partition("#")[0]
                 found[name] = (place, status, record.run)
+        elif record.kind == "status" and not to_run_again:
+            for address in said_in(record).get("steps", ()):
+                found.pop(address.rpartition("/")[2].partition("#")[0], None)
     return found
 
 

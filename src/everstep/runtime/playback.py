@@ -32,7 +32,7 @@ class Playback:
         self.answers: dict[str, Recorded] = {}
         self.asked: dict[str, Recorded] = {}
         self.fired: dict[str, Recorded] = {}  # timers of async programs, whose ends have an order
-        self.unfired: set[str] = set()  # timers that the program cancelled
+        self.unfired: dict[str, Recorded] = {}  # timers that the program cancelled
         self.saves: list[Record] = []  # the checkpoints that the program asked for
         self.skip_saves = 0  # how many of them a fork took over without having their records
         self.start: dict[str, Any] = {}
@@ -100,7 +100,7 @@ class Playback:
         elif name == "timer_fired":
             self.fired[str(decode(data).get("timer"))] = Recorded(record)
         elif name == "timer_cancelled":
-            self.unfired.add(str(decode(data).get("timer")))
+            self.unfired[str(decode(data).get("timer"))] = Recorded(record)
         elif name == "retried":
             for address in decode(data).get("steps", ()):
                 self.retry(address)
@@ -112,18 +112,23 @@ class Playback:
         return 0.0 if self.saved_at is None else max(0.0, (clock.now_us() - self.saved_at) / 1e6)
 
     def forget(self, address: str) -> None:
-        """The next call of a step that failed runs it again. How often it was tried is remembered."""
+        """The next call of a step that failed runs it again, how often it was tried is remembered. A wait that was cancelled begins again."""
         forget(self.entries.get(address))
+        answer = self.answers.get(address)
+        if address in self.unfired or (answer is not None and answer.body[2].get("cancelled")):
+            for known in (self.answers, self.unfired, self.asked):
+                known.pop(address, None)
 
     def retry(self, address: str) -> None:
-        """Somebody wants a failed step to run again. So do steps that were cancelled after it: its failure may be why."""
+        """Somebody wants a failed step to run again. So do steps and waits that were cancelled after it: its failure may be why."""
         found = self.entries.get(address)
         if found is None:
             return
         forget(found)
-        for other in self.entries.values():
-            if other.record.seq > found.record.seq and other.body[12].get("cancelled"):
-                forget(other)
+        cancelled = [other for other, one in self.entries.items() if one.record.seq > found.record.seq and one.body[12].get("cancelled")]
+        waits = [other for other, one in (*self.answers.items(), *self.unfired.items()) if one.record.seq > found.record.seq]
+        for other in (*cancelled, *waits):
+            self.forget(other)
 
     @property
     def used(self) -> Used:
