@@ -153,8 +153,9 @@ def run_program(node: Node, env: Any) -> Any:
                     raise Oops from None
                 return "handled"
             finally:
-                for part in node.final:
-                    run_program(part, env)
+                if not env.waits:
+                    for part in node.final:
+                        run_program(part, env)
         case "map":
             return env.map([part.name for part in node.parts])
         case _:
@@ -167,6 +168,7 @@ class Env:
     def __init__(self, world: World, seen: list[tuple[str, str]]):
         self.world = world
         self.seen = seen
+        self.waits = False  # it is for Everstep to refuse the steps of a `finally` while the run is suspended
 
     def step(self, node: Node) -> str:
         return self._noted(node.name, lambda: everstep.current().step(node.name, self.world.do, node.name))
@@ -320,6 +322,7 @@ class Model:
         self._children: dict[str, Model] = {}
         self._answered: set[str] = set()
         self._asks = 0
+        self.waits = False
         self._failed: dict[str, int] = {}
         self.outcome: tuple[str, Any] = ("running", None)
 
@@ -327,7 +330,7 @@ class Model:
         """Run the program once from its beginning."""
         if self.outcome[0] == "succeeded":
             return self.outcome
-        self._asks, self._failed = 0, {}
+        self._asks, self._failed, self.waits = 0, {}, False
         try:
             self.outcome = "succeeded", run_program(program, self)
         except Waits:
@@ -379,6 +382,7 @@ class Model:
         self._asks += 1
         if node.name not in self._answered:
             self._answered.add(node.name)  # by the next attempt
+            self.waits = True
             raise Waits
         return f"yes to {node.name}"
 
@@ -390,6 +394,7 @@ class Model:
             child = self._children.setdefault(node.name, Model(self._broken, self.calls))
             status, result = child.attempt(node.parts[0])
             if status == "waiting":
+                self.waits = True
                 raise Waits
             if status == "failed":
                 raise result

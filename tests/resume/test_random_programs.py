@@ -18,7 +18,7 @@ from everstep.runtime.branches import Branches
 from everstep.runtime.completions import Completions
 from everstep.runtime.driver import Driver
 
-SECONDS = 60.0  # for one program with all its kills
+SECONDS = 30.0  # for one program with all its kills
 counts: Counter[str] = Counter()
 
 
@@ -82,7 +82,8 @@ class Trial:
         seen = dict(self.seen)
         for name, (_, status, run) in before.items():
             if run == "r" and name in seen:
-                assert seen[name] == status, f"{name} was {status}, and is now {seen[name]}"
+                same = seen[name] == status or (status, seen[name]) == ("succeeded", "cancelled")  # it ended when it had lost already
+                assert same, f"{name} was {status}, and is now {seen[name]}"
         top = [name for name, (_, status, run) in sorted(before.items(), key=lambda one: one[1][0]) if run == "r" and status != "cancelled"]
         assert [name for name, _ in self.seen if name in top] == [name for name in top if name in seen]
 
@@ -144,7 +145,7 @@ def search(seed: int, form: str, most_kills: int) -> None:
         raise trouble[0]
 
 
-FORMS = {"plain": 60, "async": 40, "concurrent": 40}
+FORMS = {"plain": 60, "async": 40, "concurrent": 25}
 if DEEP:
     FORMS = {form: 1500 for form in FORMS}
 

@@ -275,6 +275,20 @@ def gate_in_the_handler() -> Any:
         return everstep.gate("boss")
 
 
+def gate_and_finally() -> Any:
+    try:
+        return everstep.gate("boss")
+    finally:
+        step("undo")
+
+
+async def async_gate_and_finally() -> Any:
+    try:
+        return await everstep.gate("boss")
+    finally:
+        await astep("undo")
+
+
 async def async_gate_in_the_handler() -> Any:
     try:
         return await astep("car")
@@ -370,6 +384,8 @@ TABLE = [
     Row(async_child_and_undo, "car undo", ONE, result=Down, killed="car"),
     Row(gate_in_the_handler, "car", ONE, result="yes to boss"),
     Row(async_gate_in_the_handler, "car", ONE, result="yes to boss"),
+    Row(gate_and_finally, "undo", result="yes to boss"),
+    Row(async_gate_and_finally, "undo", result="yes to boss"),
     Row(async_gate_beside_a_step, "car", result=["car", "yes to boss"]),
     Row(timer, "car hotel", {"hotel": 1}, again="hotel", result="hotel"),
     Row(async_timer_in_a_race, "car bus", {"bus": 1}, again="bus", cancelled="car", result="bus"),
@@ -460,6 +476,16 @@ def test_table_kill_at_each_commit_then_resume(row: Row) -> None:
     assert len(kills.found) >= 6
     for kill in kills.found:
         after_kill(row, kill)
+
+
+@pytest.mark.parametrize("program", [gate_and_finally, async_gate_and_finally], ids=lambda program: program.__name__)
+def test_table_a_finally_does_not_run_its_steps_while_the_run_only_waits(program: Callable[[], Any]) -> None:
+    with everstep.open("memory://") as store:
+        assert store.start(flow_of(Row(program, "undo")), id="r").status == "waiting"
+        assert world.calls == []
+        store.answer("r", "boss", "yes")
+        assert store.resume("r").unwrap() == "yes"
+        assert world.calls == ["undo"]
 
 
 FILES = [row for n, row in enumerate(TABLE) if n % 4 == 0 or row.program in (async_race, async_child, mapped)]

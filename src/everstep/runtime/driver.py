@@ -139,6 +139,8 @@ class Driver(Recorder):
             self._refuse_unrecorded(ticket)
             return None
         self._boundary()
+        if self._waits and get_ident() == self._owner:
+            raise next(iter(self._waits.values()))  # a `finally` while the run is suspended: the program is not leaving its block yet
         self._afford()
         if self._letters and f"skip:{ticket.address}" in self._letters:
             return self._skip(ticket)
@@ -348,6 +350,8 @@ class Driver(Recorder):
         """A step was left without an end. One that waits or was stopped at its own inner step is in order; any other is doubtful."""
         if isinstance(error, Suspended):
             self._flight.pop(ticket.address, None)
+        if isinstance(error, Waiting):
+            self._waits.setdefault(ticket.address, error)
 
     def _give_up(self, ticket: Ticket) -> None:
         """The program cancelled a step. Recorded with the next commit: whatever depends on it comes after that, or is not recorded at all."""
