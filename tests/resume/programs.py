@@ -93,7 +93,9 @@ class Maker:
         return self._many("group", depth)
 
     def _race(self, depth: int) -> Node:
-        quick = [Node("step", self._name("s"), handler=(Node("ms", number=self._dice.randint(0, 6)),)) for _ in range(self._dice.randint(1, 3))]
+        quick = [
+            Node("step", self._name("s"), handler=(Node("ms", number=self._dice.randint(0, 6)),)) for _ in range(self._dice.randint(1, 3))
+        ]
         slow = [Node("step", self._name("s"), handler=(Node("ms", number=30_000),)) for _ in range(self._dice.randint(0, 2))]
         both = [*quick, *slow]
         self._dice.shuffle(both)
@@ -101,7 +103,9 @@ class Maker:
         return Node("race", self._name("r"), parts=tuple(both))
 
     def _completed(self, depth: int) -> Node:
-        parts = [Node("step", self._name("s"), handler=(Node("ms", number=self._dice.randint(0, 6)),)) for _ in range(self._dice.randint(2, 4))]
+        parts = [
+            Node("step", self._name("s"), handler=(Node("ms", number=self._dice.randint(0, 6)),)) for _ in range(self._dice.randint(2, 4))
+        ]
         self._left -= 2
         return Node("completed", self._name("a"), parts=tuple(parts))
 
@@ -335,7 +339,7 @@ class Model:
             self.outcome = "succeeded", run_program(program, self)
         except Waits:
             self.outcome = "waiting", None
-        except Exception as error:  # noqa: BLE001 - whatever the program ends with
+        except Exception as error:
             self.outcome = "failed", error
             for name, at in self._failed.items():
                 if at == self._asks:  # nothing was asked for after it
@@ -357,7 +361,7 @@ class Model:
         if name not in self._ends:
             try:
                 self._ends[name] = True, make()
-            except Exception as error:  # noqa: BLE001 - kept as its end
+            except Exception as error:
                 self._ends[name] = False, error
         good, value = self._ends[name]
         if good:

@@ -57,7 +57,9 @@ async def _adrive(ticket: Ticket, handle: Any) -> Any:
             seq = await handle._write_step(ticket, error)
             if delay is None:
                 await _hand_out(handle, place, seq)
-                run._branches.failed(ticket.address, run._branch())  # seen from here on: a task that began during the commit has not seen it
+                run._branches.failed(
+                    ticket.address, run._branch()
+                )  # seen from here on: a task that began during the commit has not seen it
                 raise
             await _nap(run, delay)
             run._try_again(ticket)

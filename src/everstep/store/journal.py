@@ -221,7 +221,7 @@ class Recorded:
     def __init__(self, record: Record, before: Recorded | None = None):
         self.record = record
         self.before = before
-        self.attempts = before.attempts + 1 if before is not None else 0
+        self.attempts: int = before.attempts + 1 if before is not None else 0
         self._body: list[Any] | None = None
 
     @property
