@@ -274,3 +274,38 @@ def test_R3_children_that_wait_let_other_tasks_finish(store: everstep.Store) -> 
     store.answer("r.child.0", "ok", "yes")
     assert store.resume("r").unwrap() == ["yes", "model"]
     assert calls == ["model"]
+
+
+@pytest.mark.parametrize("wait", ["gate", "timer"])
+@pytest.mark.parametrize("how", ["resume", "retry"])
+def test_R3_a_wait_that_a_failed_sibling_cancelled_begins_again_with_it(store: everstep.Store, wait: str, how: str) -> None:
+    broken = [True]
+
+    async def fail() -> str:
+        await asyncio.sleep(0.02)
+        if broken:
+            raise OSError("down")
+        return "up"
+
+    @everstep.workflow
+    async def flow() -> list[Any]:
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                waits = everstep.gate("ok") if wait == "gate" else everstep.sleep(0.2)
+                both = [tasks.create_task(waits), tasks.create_task(everstep.current().step("fail", fail))]
+        except* OSError:
+            if how == "retry":
+                await everstep.current().step("undo", work, "undo")
+            raise
+        return [task.result() for task in both]
+
+    assert store.start(flow, id="r").status == "failed"
+    broken.clear()
+    if how == "retry":
+        store.retry("r", "fail")
+    again = store.resume("r")
+    if wait == "gate":
+        assert again.status == "waiting", again
+        store.answer("r", "ok", "yes")
+        again = store.resume("r")
+    assert again.unwrap() == ["yes" if wait == "gate" else None, "up"]

@@ -35,7 +35,7 @@ async def _decide(handle: AsyncRun, run: Driver, asked: Question) -> Any:
     run._asked.add(asked.address)
     if found is not None:
         if found.body[2].get("cancelled"):
-            await handle.completions.cancelled(asked.address, found.body[2].get("seconds", 0.0))
+            await _cancelled_again(handle, asked.address, found.body[2].get("seconds", 0.0))
         await handle.completions.recorded(found.record.seq)
         return gates.decide(run, asked)
     began = clock.now_us()
@@ -54,6 +54,14 @@ async def _decide(handle: AsyncRun, run: Driver, asked: Question) -> Any:
     except asyncio.CancelledError:
         gates.give_up(run, asked.address, (clock.now_us() - began) / 1e6)
         raise
+
+
+async def _cancelled_again(handle: AsyncRun, address: str, seconds: float) -> None:
+    """Wait until the program cancels a wait, as it did before."""
+    try:
+        await handle.completions.cancelled(address, seconds)
+    finally:
+        handle.driver._branches.cancelled(address, handle.driver._branch())
 
 
 async def _answer(handle: AsyncRun, run: Driver, asked: Question) -> Any:
@@ -102,7 +110,7 @@ async def sleep(handle: AsyncRun, seconds: float | None, until: Any) -> None:
     if fired is not None:
         await handle.completions.recorded(fired.record.seq)
     elif address in played.unfired:
-        await handle.completions.cancelled(address, max(0.0, due - (known.record.at if known else due)) / 1e6)
+        await _cancelled_again(handle, address, max(0.0, due - (known.record.at if known else due)) / 1e6)
     elif not run._dry:
         await _wait(handle, run, address, due, known is not None)
     elif known is None:
@@ -127,6 +135,7 @@ async def _wait(handle: AsyncRun, run: Driver, address: str, due: int, known: bo
         if not run.is_stopping:
             run._put("event", pack_body(["timer_cancelled", encode({"timer": address})]), None)
             gates.drop_timer(run, address)
+            run._branches.cancelled(address, run._branch())
         raise
     run._put("event", pack_body(["timer_fired", encode({"timer": address})]), None)
     gates.drop_timer(run, address)

@@ -68,6 +68,9 @@ async def _run(ticket: Ticket, handle: Any) -> Any:
             seq = await handle._write_step(ticket, error)
             if delay is None:
                 await _hand_out(handle, seq)
+                run._branches.failed(
+                    ticket.address, run._branch()
+                )  # seen from here on: a task that began during the commit has not seen it
                 raise
             await _nap(ticket, delay)
             await _afford(ticket, handle)

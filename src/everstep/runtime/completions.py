@@ -23,7 +23,6 @@ from itertools import count
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from everstep.errors import NonDeterminism
 from everstep.store.journal import FAILED, RUNNING, Recorded
 
 if TYPE_CHECKING:
@@ -96,9 +95,7 @@ class Completions:
             await asyncio.sleep(seconds * 1.5 + GRACE)
         finally:
             self._doomed -= 1
-        raise NonDeterminism(
-            self._run.id, address, "a wait that the program cancelled", "a wait that it does not cancel", not self._run._mode.workflow
-        )
+        raise self._run._diverge(address, "a wait that the program cancelled", "a wait that it does not cancel")
 
     @contextmanager
     def parked(self, address: str) -> Iterator[None]:

@@ -16,7 +16,7 @@ from everstep.backends.base import Commit
 from everstep.clock import clock
 from everstep.codec.frame import unwrap
 from everstep.codec.values import decode, encode
-from everstep.errors import AttemptLost, Interrupted, StepTimeout, StoreClosed, StoreError, Suspended, Waiting
+from everstep.errors import AttemptLost, Interrupted, NonDeterminism, StepTimeout, StoreClosed, StoreError, Suspended, Waiting
 from everstep.guard import WRITER, Guard
 from everstep.nudge import Nudge
 from everstep.records import Kind, Letter, Record, RunRow
@@ -86,6 +86,7 @@ class Driver(Recorder):
         self._resting: set[str] = set()  # the steps that wait between two attempts
         self._waits: dict[str, Waiting] = {}  # what stopped the program; one that catches it all the same has not gone past it
         self._interrupted = False  # something asked the program to stop, and its tasks are being unwound
+        self._diverged: NonDeterminism | None = None  # changed code asked for something else: a handler must not act on that
         self._given_up: dict[str, Entry] = {}  # the steps that the program cancelled
         self._unsure = False  # the last attempt never gave the run back
         self._branches = Branches()
@@ -174,6 +175,8 @@ class Driver(Recorder):
         if os.getpid() != self._pid:
             raise StoreClosed(f"run {self.id!r} was opened before this process was forked", remedy="Open the store anew in the child.")
         self._boundary()
+        if self._waits and get_ident() == self._owner:
+            raise next(iter(self._waits.values()))  # a `finally` while the run is suspended: the program is not leaving its block yet
         self._afford(ticket)
         if self._letters and f"skip:{ticket.address}" in self._letters:
             return self._skip(ticket)
@@ -364,6 +367,8 @@ class Driver(Recorder):
         """A step was left without an end. One that waits or was stopped at its own inner step is in order; any other is doubtful."""
         if isinstance(error, Suspended):
             self._flight.pop(ticket.address, None)
+        if isinstance(error, Waiting):
+            self._waits.setdefault(ticket.address, error)
 
     def _give_up(self, ticket: Ticket) -> None:
         """The program cancelled a step. Recorded with the next commit: whatever depends on it comes after that, or is not recorded at all."""
@@ -408,6 +413,8 @@ class Driver(Recorder):
     def _boundary(self) -> None:
         """Between steps: whether somebody or something wants the run to stop."""
         self._refuse_broken()
+        if self._diverged is not None:
+            raise self._diverged
         found = signals.seen(self)
         if found is not None:
             raise self._interrupt(f"signal {found[0]}", found[1])
@@ -422,6 +429,13 @@ class Driver(Recorder):
         """What stops the caller of a child that waits: its own limit, if that is what stopped the child."""
         reason = self._stops() if f" of run {self.id!r}: " in waiting.what else None
         return waiting if reason is None else self._interrupt(reason)
+
+    def _diverge(self, address: str, recorded: str, now: str) -> NonDeterminism:
+        """The error of a program that asks for something else than it recorded. A workflow makes no further step after it, whatever it catches."""
+        error = NonDeterminism(self.id, address, recorded, now, not self._mode.workflow)
+        if self._mode.workflow and self._diverged is None and not self._dry:
+            self._diverged = error
+        return error
 
     def _interrupt(self, reason: str, exit_code: int | None = None) -> Interrupted:
         self._interrupted = True

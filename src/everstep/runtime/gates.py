@@ -283,6 +283,7 @@ def give_up(run: Driver, address: str, seconds: float) -> None:
         run._put("answer", pack_body([encode(None), "the program", {"cancelled": True, "seconds": seconds}]), address)
         drop_timer(run, address)
         keep_asleep(run, address)
+    run._branches.cancelled(address, run._branch())
 
 
 def keep_asleep(run: Driver, address: str) -> None:

@@ -16,7 +16,7 @@ from everstep.records import Kind, Record, RunRow
 from everstep.runtime.budget import Used
 from everstep.runtime.driven import driven_seconds
 from everstep.store.collection import no_collection
-from everstep.store.journal import FAILED, RUNNING, Recorded, open_body, pack_body, read, said_in
+from everstep.store.journal import FAILED, RUNNING, SUCCEEDED, Recorded, open_body, pack_body, read, said_in
 from everstep.store.model import asked_for, header_of
 from everstep.store.reading import checkpoint_record
 from everstep.store.writing import Entry
@@ -34,7 +34,7 @@ class Playback:
         self.answers: dict[str, Recorded] = {}
         self.asked: dict[str, Recorded] = {}
         self.fired: dict[str, Recorded] = {}  # timers of async programs, whose ends have an order
-        self.unfired: set[str] = set()  # timers that the program cancelled
+        self.unfired: dict[str, Recorded] = {}  # timers that the program cancelled
         self.saves: list[Record] = []  # the checkpoints that the program asked for
         self.skip_saves = 0  # how many of them a fork took over without having their records
         self.start: dict[str, Any] = {}
@@ -59,7 +59,7 @@ class Playback:
         if kind == _STEP:
             address = record.note or ""
             before = self.entries.get(address)
-            found = self.entries[address] = Recorded(record, before.attempts + 1 if before else 0)
+            found = self.entries[address] = Recorded(record, before)
             self.recent.append(found)
             self.unsure = False
         elif kind == _ANSWER:
@@ -105,7 +105,7 @@ class Playback:
         elif name == "timer_fired":
             self.fired[str(decode(data).get("timer"))] = Recorded(record)
         elif name == "timer_cancelled":
-            self.unfired.add(str(decode(data).get("timer")))
+            self.unfired[str(decode(data).get("timer"))] = Recorded(record)
         elif name == "retried":
             for address in decode(data).get("steps", ()):
                 self.retry(address)
@@ -117,18 +117,23 @@ class Playback:
         return 0.0 if self.saved_at is None else max(0.0, (clock.now_us() - self.saved_at) / 1e6)
 
     def forget(self, address: str) -> None:
-        """The next call of a step that failed runs it again. How often it was tried is remembered."""
+        """The next call of a step that failed runs it again, how often it was tried is remembered. A wait that was cancelled begins again."""
         forget(self.entries.get(address))
+        answer = self.answers.get(address)
+        if address in self.unfired or (answer is not None and answer.body[2].get("cancelled")):
+            for known in (self.answers, self.unfired, self.asked):
+                known.pop(address, None)
 
     def retry(self, address: str) -> None:
-        """Somebody wants a failed step to run again. So do steps that were cancelled after it: its failure may be why."""
+        """Somebody wants a failed step to run again. So do steps and waits that were cancelled after it: its failure may be why."""
         found = self.entries.get(address)
         if found is None:
             return
         forget(found)
-        for other in self.entries.values():
-            if other.record.seq > found.record.seq and other.body[12].get("cancelled"):
-                forget(other)
+        cancelled = [other for other, one in self.entries.items() if one.record.seq > found.record.seq and one.body[12].get("cancelled")]
+        waits = [other for other, one in (*self.answers.items(), *self.unfired.items()) if one.record.seq > found.record.seq]
+        for other in (*cancelled, *waits):
+            self.forget(other)
 
     @property
     def used(self) -> Used:
@@ -152,7 +157,12 @@ class Playback:
 
 
 def forget(found: Recorded | None) -> None:
-    if found is not None and found.body[0] == FAILED:
+    """Have a failed step run again. One that had ended when the program cancelled it has its result: it never runs again."""
+    if found is None or found.body[0] != FAILED:
+        return
+    if found.body[12].get("cancelled") and found.before is not None and found.before.body[0] == SUCCEEDED:
+        found.body[:] = found.before.body
+    else:
         found.body[0] = RUNNING
         found.body[12]["again"] = True
 
@@ -231,8 +241,7 @@ def keyed(backend: Backend, row: RunRow) -> dict[str, Recorded]:
     found: dict[str, Recorded] = {}
     for record in read(backend, row, 1):
         if record.kind == _STEP and record.note and "@" in record.note:
-            before = found.get(record.note)
-            found[record.note] = Recorded(record, before.attempts + 1 if before else 0)
+            found[record.note] = Recorded(record, found.get(record.note))
         elif record.kind == _STATUS:
             for address in content(record).get("steps", ()):
                 forget(found.get(address))

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from everstep.clock import clock
 from everstep.codec.values import encode
-from everstep.errors import EverstepError, InvalidArgument, NonDeterminism, Reentered, StepTimeout
+from everstep.errors import EverstepError, InvalidArgument, Reentered, StepTimeout
 from everstep.runtime.context import Frame, frame
 from everstep.runtime.step_options import ABSENT, PLAIN, StepOptions, check_key, check_name, name_for, shape_of, with_options
 from everstep.store.journal import (
@@ -260,10 +260,11 @@ def _find(ticket: Ticket) -> None:
     if run._dry and body[12].get("again") and body[6] is not None:
         status = body[0] = FAILED  # a resume runs it again, but it did fail: validation compares that
     elif is_other_input(ticket, body) and not run._dry:
-        raise NonDeterminism(run.id, ticket.address, show_input(body[3]), show_input(ticket.input), not run._mode.workflow)
+        raise run._diverge(ticket.address, show_input(body[3]), show_input(ticket.input))
     if status == RUNNING or (status == FAILED and body[12].get("next") is not None):
         ticket.unsure = not body[12].get("again") and status == RUNNING
-        ticket.again = ticket.unsure or run._unsure or ticket.address in run._played.doubtful
+        cut_off = ticket.unsure or bool(body[12].get("cancelled"))  # how far it came is not known
+        ticket.again = cut_off or run._unsure or ticket.address in run._played.doubtful
         ticket.attempt += 1
         ticket.tried = 0 if body[12].get("again") else body[12].get("tried", 0 if status == RUNNING else found.attempts + 1)
         ticket.found = found if not body[12].get("again") else None
@@ -311,9 +312,7 @@ def given_again(ticket: Ticket) -> Any:
     body = found.body
     if body[0] == FAILED:
         if body[12].get("cancelled"):
-            raise NonDeterminism(
-                run.id, ticket.address, "a step that the program cancelled", "a step that it does not cancel", not run._mode.workflow
-            )
+            raise run._diverge(ticket.address, "a step that the program cancelled", "a step that it does not cancel")
         from everstep.store.failures import rebuilt  # only when something failed
 
         run._branches.failed(ticket.address, run._branch())

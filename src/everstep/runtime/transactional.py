@@ -309,7 +309,7 @@ def _opened(ledger: Ledger, kept: tuple[bytes, bytes], ticket: Ticket) -> tuple[
     packed, chunks = unpackb(unwrap(content))
     body: list[Any] = unpackb(packed)
     if body[2] != ticket.digest and body[2] and ticket.digest and address not in run._accept:
-        raise NonDeterminism(run.id, address, show_input(body[3]), show_input(ticket.input), not run._mode.workflow)
+        raise run._diverge(address, show_input(body[3]), show_input(ticket.input))
     return body, Entry("step", packed, address, [(bytes(name), bytes(frame)) for name, frame in chunks])
 
 

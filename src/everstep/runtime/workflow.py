@@ -491,6 +491,7 @@ class Attempt:
             run._give(self._flow.function(*self._args, **self._kwargs))
         except BaseException as problem:  # noqa: BLE001 - it becomes the outcome, or is raised again
             error = self._problem(problem)
+        error = self._or_diverged(error)
         return self._outcome(error, _exit(run, error))
 
     async def _async(self) -> Outcome:
@@ -505,6 +506,7 @@ class Attempt:
             self.run._give(await self._flow.function(*self._args, **self._kwargs))
         except BaseException as problem:  # noqa: BLE001 - it becomes the outcome, or is raised again
             error = self._problem(problem)
+        error = self._or_diverged(error)
         trouble: BaseException | None = None
         try:
             await AsyncRun.leave(handle._run, type(error) if error else None, error, None)
@@ -520,6 +522,11 @@ class Attempt:
         made = ExitInWorkflow(f"the workflow {self._flow.name!r} tried to end its worker ({type(error).__name__}: {error})")
         made.__cause__ = error
         return made
+
+    def _or_diverged(self, error: BaseException | None) -> BaseException | None:
+        """A program that asked for something else than it recorded has failed with that, whatever it made of the error."""
+        diverged = self.run._diverged
+        return diverged if diverged is not None and (error is None or isinstance(error, Exception)) else error
 
     def _cancelled(self) -> Outcome:
         """The run was cancelled while its driver was dead, was driven between the look at it and the lease, or was given up for its deaths."""

@@ -139,13 +139,14 @@ def show_input(kept: Any) -> str:
 
 
 class Recorded:
-    """The newest record about one address, opened when it is needed."""
+    """The newest record about one address, opened when it is needed. `before` is the one that it took the place of."""
 
-    __slots__ = ("_body", "attempts", "record")
+    __slots__ = ("_body", "attempts", "before", "record")
 
-    def __init__(self, record: Record, attempts: int = 0):
+    def __init__(self, record: Record, before: Recorded | None = None):
         self.record = record
-        self.attempts = attempts
+        self.before = before
+        self.attempts: int = before.attempts + 1 if before is not None else 0
         self._body: list[Any] | None = None
 
     @property
