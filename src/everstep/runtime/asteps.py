@@ -7,7 +7,7 @@ import inspect
 from typing import Any
 
 from everstep.clock import clock
-from everstep.errors import StepTimeout, Waiting
+from everstep.errors import StepTimeout, Suspended, Waiting
 from everstep.runtime.agates import park
 from everstep.runtime.completions import seconds_of
 from everstep.runtime.context import Frame, frame, leave
@@ -94,8 +94,9 @@ async def _give_way(handle: Any, ticket: Ticket, waiting: Waiting) -> None:
     """A child run, or a gate inside of the step, waits. That suspends the run when no other task can proceed."""
     try:
         await park(handle, f"{ticket.address}/", lambda: False, lambda: ticket.run._stopped_by(waiting))
-    finally:
-        ticket.run._break_off(ticket, waiting)
+    except Suspended as stopped:
+        ticket.run._break_off(ticket, stopped)
+        raise
 
 
 async def wait_for_place(ticket: Ticket, handle: Any) -> None:

@@ -93,12 +93,21 @@ class Branches:
 
     def unseen(self, inside: str = "") -> list[str]:
         """The failed steps that nothing was asked for after, where their failure can have been seen."""
-        return [address for address, (branch, at) in self._failed.items() if address.startswith(inside) and not self._was_seen(branch, at)]
+        return [
+            address
+            for address, (branch, at) in self._failed.items()
+            if address.startswith(inside) and not self._was_seen(branch, at) and not self._has_consequences(at)
+        ]
 
     def seen(self) -> list[str]:
         """The steps whose failure the program may have handled."""
         others = {*self.unseen(), *self._cancelled}
         return [address for address in self._failed if address not in others]
+
+    def _has_consequences(self, at: int) -> bool:
+        """Whether a task that was cancelled since asked for more after that: this failure may be why it was cancelled."""
+        cancelled = (self._failed[address] for address in self._cancelled if address in self._failed)
+        return any(when > at and self._was_seen(branch, when) for branch, when in cancelled)
 
     def _was_seen(self, branch: Branch, at: int) -> bool:
         around = {id(one) for one in _line(branch)}
