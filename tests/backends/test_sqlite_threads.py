@@ -97,6 +97,7 @@ def test_guests_get_the_lock_one_after_the_other() -> None:
     assert not any(guest.is_alive() for guest in guests)
     assert (max(most), len(most)) == (1, 800)
     assert writer._hold.take(writer)
+    writer._hold.let_go()
 
 
 @pytest.mark.parametrize("handed", [False, True], ids=["before its turn", "when it was its turn"])
@@ -114,13 +115,16 @@ def test_an_interrupted_guest_leaves_the_lock_to_others(monkeypatch: pytest.Monk
                 raise interruptions.pop()
             return super().wait(seconds)
 
-    writer.rest()
+    other = threading.Thread(target=writer.rest)
+    other.start()
+    other.join()
     monkeypatch.setattr("everstep.backends.sqlite_writer.Nudge", Interrupted)
     with pytest.raises(KeyboardInterrupt):
         writer.rest()
     if not handed:
         writer.go_on()
     assert writer._hold.take(writer)
+    writer._hold.let_go()
 
 
 @pytest.mark.parametrize("nor_undone", [False, True])

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from children import Child
 
-from everstep.backends.base import Backend, Commit
+from everstep.backends.base import Backend
 from everstep.backends.postgres import PostgresBackend
 from everstep.backends.postgres_commit import ADVANCE, arguments
 from everstep.backends.url import open_backend
@@ -165,21 +165,3 @@ def test_many_threads_share_the_short_way(backend: PostgresBackend) -> None:
         thread.join()
     for row in rows.values():
         prove(backend, row)
-
-
-def test_a_database_of_another_encoding_goes_the_ordinary_way(server: Any) -> None:
-    url = server.database()
-    name = url.partition("?")[0].rpartition("/")[2]
-    server.execute(f"CREATE DATABASE \"{name}_l\" TEMPLATE template0 ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C'")
-    latin = url.replace(name, f"{name}_l")
-    backend = open_backend(latin)
-    assert isinstance(backend, PostgresBackend)
-    row = create(backend, "r")
-    commit = next_commit(row, b"x", note="Grüße")
-    backend.commit(commit)
-    assert backend._writer._quick is None
-    assert backend.records("r", 1, 1)[0].note == "Grüße"
-    assert isinstance(commit, Commit)
-    backend.close()
-    server.drop(latin)
-    server.drop(url)

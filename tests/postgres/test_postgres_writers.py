@@ -271,7 +271,7 @@ def test_ctrl_c_in_the_one_who_leads_leaves_the_others_their_commits(place: str,
 
 @pytest.mark.parametrize("most", [1, 5, 10, 11])
 def test_the_feed_is_given_positions_part_by_part(place: str, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
-    monkeypatch.setattr("everstep.backends.postgres._SETTLE", most)
+    monkeypatch.setattr("everstep.backends.postgres_feed._AT_ONCE", most)
     backend = open_backend(place)
     create(backend, "r", checkpoints=10)
     assert [(position, record.seq) for position, record in backend.feed(0, 99)] == [(n, n) for n in range(1, 11)]

@@ -13,8 +13,11 @@ from programs import AsyncEnv, Env, Maker, Model, arun_program, broken_in, is_co
 from situations import DEEP, Down, Kill, Kills, World, drive, journal
 
 import everstep
+from everstep.errors import NonDeterminism
 from everstep.runtime import run as run_module
 from everstep.runtime.branches import Branches
+from everstep.runtime.completions import Completions
+from everstep.runtime.driver import Driver
 
 SECONDS = 30.0  # for one program with all its kills
 counts: Counter[str] = Counter()
@@ -71,9 +74,19 @@ class Trial:
             again = set(Counter(self.world.calls) - Counter(kill.calls))
             self.judge_calls(before, again)
             self.judge_compensation(store)
+            assert not isinstance(outcome.error, NonDeterminism), outcome.error
             if not unsettled:
-                assert ended(outcome) == self.end
+                self.judge_end(outcome)
             assert store.verify("full").ok
+
+    def judge_end(self, outcome: everstep.Outcome) -> None:
+        """It ended as undisturbed. Where tasks run beside a handler, it can't be known what they saw: one of both ends may be a recorded failure."""
+        found = ended(outcome)
+        assert found == self.end or (self.leaves_tasks_behind and "failed" in (found[0], self.end[0]))
+
+    @property
+    def leaves_tasks_behind(self) -> bool:
+        return any(node.kind == "gather" for node in nodes(self.program))
 
     def judge_way(self, before: dict[str, tuple[int, str, str]]) -> None:
         """The program saw each recorded end again, as it was, and those of the top in their order."""
@@ -83,13 +96,16 @@ class Trial:
                 same = seen[name] in (status, "cancelled")  # it may have ended when the program had cancelled it already
                 assert same, f"{name} was {status}, and is now {seen[name]}"
         top = [name for name, (_, status, run) in sorted(before.items(), key=lambda one: one[1][0]) if run == "r" and status != "cancelled"]
-        assert [name for name, _ in self.seen if name in top] == [name for name in top if name in seen]
+        order = [name for name, outcome in self.seen if name in top and outcome != "cancelled"]
+        assert order == [name for name in top if seen.get(name, "cancelled") != "cancelled"], (
+            f"the program saw {order}, the journal has {top}"
+        )
 
     def judge_calls(self, before: dict[str, tuple[int, str, str]], again: set[str]) -> None:
         for name, (place, status, _) in before.items():
             if status == "succeeded":
                 assert name not in again, f"{name} had succeeded, and was called again"
-            elif any(before[one][0] > place for one in self.compensation_of(name) if one in before):
+            elif not self.leaves_tasks_behind and any(before[one][0] > place for one in self.compensation_of(name) if one in before):
                 assert name not in again, f"{name} was compensated, and was called again"
 
     def compensation_of(self, name: str) -> set[str]:
@@ -143,9 +159,9 @@ def search(seed: int, form: str, most_kills: int) -> None:
         raise trouble[0]
 
 
-FORMS = {"plain": 20, "async": 20}  # "concurrent" programs are judged too strictly yet where a gather leaves tasks behind
+FORMS = {"plain": 12, "async": 12, "concurrent": 12}
 if DEEP:
-    FORMS = {"plain": 1500, "async": 1500}
+    FORMS = dict.fromkeys(FORMS, 1500)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -183,3 +199,13 @@ def test_canary_a_resume_by_the_chain_of_exceptions_is_caught(monkeypatch: pytes
     monkeypatch.setattr(run_module, "ending_of", remembered)
     monkeypatch.setattr(Branches, "unseen", in_the_chain)
     assert caught("plain") >= 0
+
+
+def test_canary_ends_in_the_order_of_calls_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Completions, "is_next", lambda self, seq: True)
+    assert caught("concurrent") >= 0
+
+
+def test_canary_cancelled_steps_without_a_record_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Driver, "_give_up", lambda self, ticket: self._flight.pop(ticket.address, None))
+    assert caught("concurrent") >= 0

@@ -30,7 +30,7 @@ OTHER: dict[str, Any] = {
 }  # fmt: skip
 IGNORED = frozenset((
     "self", "args", "kwargs", "filters", "options", "accept", "after", "all_checkpoints", "anyway", "at", "budget", "by", "compact", "concurrency",
-    "connection", "dedupe", "delay", "depth", "dry_run", "durability", "early", "edit", "follow_up", "from_step", "key", "limit", "max_deaths",
+    "connection", "dedupe", "delay", "depth", "dry_run", "durability", "early", "edit", "error", "follow_up", "from_step", "items", "key", "limit", "max_deaths",
     "meta", "minutes", "missed", "newest_good", "note", "orders_in", "per_key", "policy", "priority", "progress", "queues", "rate", "reason",
     "recover", "replay", "result", "seconds", "session", "state", "store", "tags", "task", "tell", "timeout", "workflow", "function", "zone",
 ))  # fmt: skip
@@ -97,6 +97,8 @@ def arguments(name: str, parameter: str, given: str) -> tuple[list[Any], dict[st
             named[one.name] = STORED
         elif one.default is one.empty or one.name in ("retention",):
             named[one.name] = OTHER[one.name]
+        elif (name, one.name) == ("wait", "timeout"):
+            named[one.name] = 0.01
     return args, named
 
 

@@ -171,7 +171,8 @@ def deleted_meanwhile(places: Any, monkeypatch: pytest.MonkeyPatch, read: str, d
         with monkeypatch.context() as patch:
             count = at_each_read(store, patch, read, work)
             report: Report = store.verify(depth)
-        assert count[0] > 0 or (depth != "full" and read in ("chunks", "chunk_sizes"))
+        in_one = depth == "quick" and places.kind != "memory"  # runs are read by the page, in one moment
+        assert count[0] > 0 or in_one or (depth != "full" and read in ("chunks", "chunk_sizes"))
         assert store.verify("full").ok
     return report
 

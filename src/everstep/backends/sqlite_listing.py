@@ -217,6 +217,8 @@ def _first_with(rows: Rows, low: int, top: int, number: int) -> int:
     while low < above:
         middle = (low + above) // 2
         found = rows("number_from", (middle, top))
+        if found and not middle <= found[0][0] <= top:  # a stale page: without this, the search would go in a circle
+            raise Damaged(f"the tree of records is damaged: record {found[0][0]} was found where one from {middle} to {top} belongs")
         if found and type(found[0][1]) is not int:
             raise Damaged(f"record {found[0][0] & MAX_SEQ} of run number {found[0][0] >> 31} is damaged: a column has the wrong type")
         if not found or found[0][1] >= number:

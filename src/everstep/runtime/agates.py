@@ -23,7 +23,7 @@ _SHORTEST_NAP, _LONGEST_NAP = 0.01, 0.2  # seconds between two looks at what a p
 
 async def ask(handle: AsyncRun, name: str, question: str | None, on_pass: Any = None, on_fail: Any = None, **options: Any) -> Any:
     """Wait for a decision from outside; see `everstep.gate`. Its functions may be async."""
-    run = handle.driver
+    run = handle._run
     asked = gates.question_of(run, name, question, **options)
     value = await _decide(handle, run, asked)
     picked = gates.chosen(run, asked, value, on_pass, on_fail)
@@ -36,11 +36,11 @@ async def _decide(handle: AsyncRun, run: Driver, asked: Question) -> Any:
     if found is not None:
         if found.body[2].get("cancelled"):
             await _cancelled_again(handle, asked.address, found.body[2].get("seconds", 0.0))
-        await handle.completions.recorded(found.record.seq)
+        await handle._completions.recorded(found.record.seq)
         return gates.decide(run, asked)
     began = clock.now_us()
     try:
-        await handle.completions.new()
+        await handle._completions.new()
         if inspect.iscoroutinefunction(asked.condition):
             asked.condition = await asked.condition()
         try:
@@ -49,7 +49,7 @@ async def _decide(handle: AsyncRun, run: Driver, asked: Question) -> Any:
             if run._waits.pop(asked.address, None) is not waiting:
                 raise  # not of this gate
             answer = await _answer(handle, run, asked)
-        await handle.completions.ended(run._open()[0].head_seq)
+        await handle._completions.ended(run._open()[0].head_seq)
         return answer
     except asyncio.CancelledError:
         gates.give_up(run, asked.address, (clock.now_us() - began) / 1e6)
@@ -59,9 +59,9 @@ async def _decide(handle: AsyncRun, run: Driver, asked: Question) -> Any:
 async def _cancelled_again(handle: AsyncRun, address: str, seconds: float) -> None:
     """Wait until the program cancels a wait, as it did before."""
     try:
-        await handle.completions.cancelled(address, seconds)
+        await handle._completions.cancelled(address, seconds)
     finally:
-        handle.driver._branches.cancelled(address, handle.driver._branch())
+        handle._run._branches.cancelled(address, handle._run._branch())
 
 
 async def _answer(handle: AsyncRun, run: Driver, asked: Question) -> Any:
@@ -80,12 +80,12 @@ async def _answer(handle: AsyncRun, run: Driver, asked: Question) -> Any:
 
 async def park(handle: AsyncRun, address: str, over: Callable[[], bool], waiting: Callable[[], Suspended]) -> None:
     """Return when a wait is over; raise what suspends the run when no other task can proceed before that."""
-    run, nap, written = handle.driver, _SHORTEST_NAP, False
-    with handle.completions.parked(address):
-        while not await handle.completions.idle():
+    run, nap, written = handle._run, _SHORTEST_NAP, False
+    with handle._completions.parked(address):
+        while not await handle._completions.idle():
             if not written:
                 written = True
-                await handle.write_entries()  # other tasks may take long, and the question is for people to see now
+                await handle._write_entries()  # other tasks may take long, and the question is for people to see now
             await asyncio.sleep(nap)
             nap = min(_LONGEST_NAP, nap * 1.5)
             run._listen()
@@ -99,7 +99,7 @@ async def park(handle: AsyncRun, address: str, over: Callable[[], bool], waiting
 
 async def sleep(handle: AsyncRun, seconds: float | None, until: Any) -> None:
     """Wait for a time; see `everstep.sleep`."""
-    run = handle.driver
+    run = handle._run
     due = gates.deadline_of(seconds, until)
     address = gates.address_of_timer(run)
     run._asked.add(address)
@@ -108,7 +108,7 @@ async def sleep(handle: AsyncRun, seconds: float | None, until: Any) -> None:
     due = due if known is None else known.body[0]
     fired = played.fired.get(address)
     if fired is not None:
-        await handle.completions.recorded(fired.record.seq)
+        await handle._completions.recorded(fired.record.seq)
     elif address in played.unfired:
         await _cancelled_again(handle, address, max(0.0, due - (known.record.at if known else due)) / 1e6)
     elif not run._dry:
@@ -121,7 +121,7 @@ async def sleep(handle: AsyncRun, seconds: float | None, until: Any) -> None:
 
 async def _wait(handle: AsyncRun, run: Driver, address: str, due: int, known: bool) -> None:
     try:
-        await handle.completions.new()
+        await handle._completions.new()
         run._boundary()
         if not known:
             run._put("timer", pack_body([due]), address)
@@ -132,7 +132,7 @@ async def _wait(handle: AsyncRun, run: Driver, address: str, due: int, known: bo
         elif left > 0:
             await _hold(handle, run, address, due)
     except asyncio.CancelledError:
-        if not run.is_stopping:
+        if not run._is_stopping:
             run._put("event", pack_body(["timer_cancelled", encode({"timer": address})]), None)
             gates.drop_timer(run, address)
             run._branches.cancelled(address, run._branch())
@@ -140,13 +140,13 @@ async def _wait(handle: AsyncRun, run: Driver, address: str, due: int, known: bo
     run._put("event", pack_body(["timer_fired", encode({"timer": address})]), None)
     gates.drop_timer(run, address)
     if run._branches.several:  # otherwise nothing can come before it, and the next commit will do
-        await handle.completions.ended(await handle.write_entries())
+        await handle._completions.ended(await handle._write_entries())
 
 
 async def _hold(handle: AsyncRun, run: Driver, address: str, due: int) -> None:
     """Wait in this process. The deadline is recorded first: a process that dies does not wait from the beginning."""
-    await handle.write_entries()
-    with handle.completions.busy():
+    await handle._write_entries()
+    with handle._completions.busy():
         while (left := due - clock.now_us()) > 0:
             await clock.anap(left / 1e6, 0.2, lambda: run._is_busy_beside(address))
             run._listen()

@@ -122,8 +122,8 @@ class AsyncRun:
     """A run, open for writing in a task. What is not here is the same as on `Run`."""
 
     def __init__(self, run: Run):
-        self._run = self.driver = run
-        self.completions = Completions(run)
+        self._run = run
+        self._completions = Completions(run)
         self._alone = asyncio.Lock()  # held while a commit is made that no other may follow yet
 
     @classmethod
@@ -200,14 +200,14 @@ class AsyncRun:
         bridge = _bridge()
         commit = run._commit(build, lambda made: run._store.backend.submit(made, _Save(run, made, bridge, future).done))
         try:
-            with self.completions.busy():
+            with self._completions.busy():
                 await future
         except TROUBLE as error:
             run._met(error)
             raise
         return commit
 
-    async def write_entries(self) -> int:
+    async def _write_entries(self) -> int:
         """Make what was put up durable, without a checkpoint; gives its place in the journal."""
         run = self._run
         commit = await self._commit(run._note)

@@ -40,8 +40,8 @@ async def _adrive(ticket: Ticket, handle: Any) -> Any:
         from everstep.runtime import validation
 
         return await validation.acheck(ticket, handle)
-    if not ticket.done and handle.completions.replaying:
-        await handle.completions.new()
+    if not ticket.done and handle._completions.replaying:
+        await handle._completions.new()
     return await _run(ticket, handle)
 
 
@@ -105,17 +105,17 @@ async def wait_for_place(ticket: Ticket, handle: Any) -> None:
     assert found is not None
     if found.body[12].get("cancelled"):
         try:
-            await handle.completions.cancelled(ticket.address, seconds_of(found.body))
+            await handle._completions.cancelled(ticket.address, seconds_of(found.body))
         finally:
             ticket.run._branches.cancelled(ticket.address, ticket.run._branch())
-    if not handle.completions.is_next(found.record.seq):
-        await handle.completions.recorded(found.record.seq)
+    if not handle._completions.is_next(found.record.seq):
+        await handle._completions.recorded(found.record.seq)
 
 
 async def _hand_out(handle: Any, seq: int) -> None:
     """Let the program see the end of a step that ran."""
-    if handle.driver._branches.several:
-        await handle.completions.ended(seq)
+    if handle._run._branches.several:
+        await handle._completions.ended(seq)
 
 
 async def _afford(ticket: Ticket, handle: Any) -> None:

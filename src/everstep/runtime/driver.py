@@ -372,7 +372,7 @@ class Driver(Recorder):
 
     def _give_up(self, ticket: Ticket) -> None:
         """The program cancelled a step. Recorded with the next commit: whatever depends on it comes after that, or is not recorded at all."""
-        if self.is_stopping:
+        if self._is_stopping:
             return  # the next attempt runs it again
         self._flight.pop(ticket.address, None)
         ticket.started = ticket.started or clock.now_us()
@@ -405,7 +405,7 @@ class Driver(Recorder):
         return random.random()  # noqa: S311 - it spreads retries, it hides nothing
 
     @property
-    def is_stopping(self) -> bool:
+    def _is_stopping(self) -> bool:
         """Whether tasks are cancelled because the run stops, not because the program wants it."""
         stopped = self._interrupted or bool(self._waits) or self._saver is None or self._failure is not None
         return stopped or self._dry or signals.seen(self) is not None

@@ -277,7 +277,7 @@ def answered(run: Driver, address: str, value: Any, by: str | None, expired: boo
 
 def give_up(run: Driver, address: str, seconds: float) -> None:
     """The program cancelled its wait at a gate: an answer that comes later is not for it."""
-    if run.is_stopping:
+    if run._is_stopping:
         return
     with run._lock:
         run._put("answer", pack_body([encode(None), "the program", {"cancelled": True, "seconds": seconds}]), address)

@@ -70,7 +70,7 @@ async def acheck(ticket: Ticket, handle: Any) -> Any:
         if _is_child(ticket):
             return await acall(ticket, handle)
         if "/" not in ticket.address:  # other tasks may still get recorded ends
-            await handle.completions.new()
+            await handle._completions.new()
         raise ends_at(run, ticket.address)
     if is_to_be_called(ticket):
         try:

@@ -77,7 +77,7 @@ class Loader:
         self._unfolded = self._stored = 0
         self._seen: set[bytes] = set()
         self._whole: dict[bytes, str | bytes] = {}  # by reference
-        self._segments: dict[bytes, list[Any]] = {}  # by the name of the chunk
+        self._segments: dict[bytes, tuple[Any, int]] = {}  # by the name of the chunk: its items, and how much is unfolded below them
 
     def load(self, root: bytes) -> Any:
         self._root = root
@@ -111,7 +111,10 @@ class Loader:
         new = known.keys() - self._seen
         self._seen |= new
         self._stored += sum(len(frames[digest]) for digest in new)
-        self._unfolded += sum(len(known[digest]) for digest in digests)
+        self._unfold(sum(len(known[digest]) for digest in digests))
+
+    def _unfold(self, size: int) -> None:
+        self._unfolded += size
         if self._root is not None and doubtful(self._unfolded, self._stored):
             root, self._root = self._root, None
             heavy, stored = Unfolding(self).of(root)
@@ -152,11 +155,15 @@ class Loader:
         """What a segment holds; of one that occurs again, fresh containers around the same texts and numbers."""
         known = self._segments.get(digest)
         if known is not None:
+            items, below = known
+            self._unfold(below)  # before the copy: segments that hold each other several times over grow without end
             try:
-                return fresh(known)
+                return fresh(items)
             except TypeError:
                 return self.decoder.decode(content)
-        items = self._segments[digest] = self.decoder.decode(content)
+        before = self._unfolded
+        items = self.decoder.decode(content)
+        self._segments[digest] = items, self._unfolded - before
         return items
 
 

@@ -33,6 +33,9 @@ _OLD_US = 30 * _DAY_US
 _IDLE_MINUTES = 10
 
 
+_NAMES = {"verified": "verify", "cleaned": "cleanup"}  # the findings of parts that are named otherwise
+
+
 class _Seen(Shape):
     """What a walk over all runs came to."""
 
@@ -76,7 +79,8 @@ class _Doctor:
             except StoreClosed:
                 raise
             except EverstepError as error:
-                checkup.findings.append(_damaged(part.__name__.strip("_"), error))
+                name = part.__name__.strip("_")
+                checkup.findings.append(_damaged(_NAMES.get(name, name), error))
         return checkup
 
     def _system(self) -> Iterator[Finding]:
