@@ -17,6 +17,7 @@ from everstep.testing.faults.workload import eager
 from everstep.testing.postgres import Server
 
 LABELS = {
+    ("feed_end", "position"),  # a larger one leaves a gap, as deleted runs do
     ("chunks", "bucket"), ("chunks", "stamp"), ("feed_new", "id"), ("manifest", "writes"), ("manifest", "latest"), ("manifest", "latest_commit"),
 }  # fmt: skip
 """What says nothing about the data: when a chunk was last written, and who wrote last."""

@@ -26,6 +26,7 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "StepFailed": ("s#0", "app.Error", "no"),
     "NonDeterminism": ("r", "s#0", "(1)", "(2)"),
     "DefinitionChanged": ("it changed",),
+    "OtherVersion": ("run r was driven by version 1",),
     "InvalidWorkflow": ("no", "w.yaml", 3),
     "DamagedChunk": (b"\x01" * 32, "it is not stored"),
 }

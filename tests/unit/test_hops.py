@@ -53,7 +53,7 @@ def test_what_a_checkpoint_writes_is_at_most_four_functions_away(monkeypatch: py
     depths: list[int] = []
     original = Saver.build
 
-    def noting(self: Saver, *args: Any) -> Any:
+    def noting(self: Saver, *args: Any, **kwargs: Any) -> Any:
         frame: FrameType | None = sys._getframe(1)
         depth = 1
         while frame is not None and frame.f_code.co_qualname != "Run.checkpoint":
@@ -61,7 +61,7 @@ def test_what_a_checkpoint_writes_is_at_most_four_functions_away(monkeypatch: py
             frame = frame.f_back
         if frame is not None:  # leaving the run makes one, too
             depths.append(depth + 1)
-        return original(self, *args)
+        return original(self, *args, **kwargs)
 
     monkeypatch.setattr(Saver, "build", noting)
     store = everstep.open("memory://")

@@ -22,6 +22,7 @@ from typing import Any
 import everstep
 from everstep.testing.faults.count import Count, Progress
 from everstep.testing.faults.peers import peers_of
+from everstep.testing.faults.searches import table
 
 HARNESSES = (
     "kills",
@@ -158,6 +159,9 @@ def document(ran: list[Ran], seed: int) -> str:
         "## Beside others",
         "What other libraries did in the same tests, each measured once, with its release of autumn 2026.",
         "| test | others | everstep |\n|---|---|---|\n" + "\n".join(_beside(ran)),
+        "## Searches of the test suite",
+        "Each has a canary, too, and a deeper form with `EVERSTEP_DEEP=1`.",
+        table(),
         "## What each harness does",
         *(f"### {each.name}\n\n{_paragraphs(each.about)}" for each in ran),
     ]
