@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import everstep
+from everstep import guard
 from everstep.ids import new_id
 from everstep.runtime import signals
 from everstep.runtime.context import frame
@@ -25,6 +26,7 @@ settings.load_profile(os.environ.get("EVERSTEP_HYPOTHESIS", "suite"))
 def _outside_of_runs() -> Iterator[None]:
     """A test that leaves no run, as if its process had died, must not have the next one believe that it is inside of it."""
     yield
+    guard.forget()  # nor, if it held a lock of a store by hand, that it was interrupted in a save
     frame.set(None)
     for run in list(signals._open):
         signals.unwatch(run)

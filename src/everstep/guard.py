@@ -50,12 +50,12 @@ class _Entered(local):
 _entered = _Entered()
 
 
-def _forget() -> None:
+def forget() -> None:
     """In a forked child: what its parent was inside of is abandoned there, with its locks held for the fork."""
     _entered.slots[:] = [_never] * len(_entered.slots)
 
 
-os.register_at_fork(after_in_child=_forget)
+os.register_at_fork(after_in_child=forget)
 
 
 class Guard(RLock):  # type: ignore[misc]  # typeshed calls it final; Python does not

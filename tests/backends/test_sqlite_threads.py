@@ -75,6 +75,7 @@ def test_a_guest_that_comes_while_the_lock_is_let_go_gets_it() -> None:
     assert not guest.is_alive()
     writer.go_on()
     assert writer._hold.take(writer)
+    writer._hold.let_go()
 
 
 def test_guests_get_the_lock_one_after_the_other() -> None:

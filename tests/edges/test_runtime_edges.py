@@ -302,7 +302,7 @@ def test_a_retry_of_the_outer_step_in_another_process_runs_the_inner_one_that_fa
     assert calls == ["good", "bad", "bad"]
 
 
-def test_a_step_that_was_left_behind_at_a_gate_is_told_that_it_may_have_run(store: everstep.Store) -> None:
+def test_a_step_beside_a_gate_ends_before_the_run_is_suspended(store: everstep.Store) -> None:
     told: list[bool] = []
 
     @everstep.workflow(name="leaving")
@@ -312,7 +312,7 @@ def test_a_step_that_was_left_behind_at_a_gate_is_told_that_it_may_have_run(stor
 
     async def slow() -> None:
         told.append(everstep.current().step_again)
-        await asyncio.Event().wait() if len(told) == 1 else None
+        await asyncio.sleep(0.1)
 
     async def asks() -> Any:
         return await everstep.gate("g")
@@ -320,7 +320,7 @@ def test_a_step_that_was_left_behind_at_a_gate_is_told_that_it_may_have_run(stor
     assert store.start(leaving, id="r").status == "waiting"
     store.answer("r", "asks#0/g#0", 1)
     assert store.resume("r").result == [None, 1]
-    assert told == [False, True]
+    assert told == [False]
 
 
 def test_an_answer_is_no_reason_to_try_a_failed_run_again(store: everstep.Store) -> None:

@@ -113,7 +113,7 @@ def test_W9_a_statement_mode_pooler_is_named(place: str, statements: str) -> Non
     assert "pool_mode = transaction" in caught.value.remedy
     with everstep.open(place):
         pass
-    with everstep.open(through) as store, store.run("r"), pytest.raises(StoreError, match="statement pooling mode") as caught:
+    with everstep.open(through) as store, pytest.raises(StoreError, match="statement pooling mode") as caught, store.run("r"):
         w9_inside()
     assert "pool_mode = transaction" in caught.value.remedy
 

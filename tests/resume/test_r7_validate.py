@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import everstep
+from everstep.errors import InvalidArgument
 
 
 @pytest.fixture
@@ -60,6 +61,24 @@ def make(request: pytest.FixtureRequest) -> Callable[[Callable[[Callable[..., An
 
 def addresses(out: Any) -> list[str]:
     return [one.address for one in out.report.differences]
+
+
+@pytest.mark.parametrize("replay", ["Validate", "validated", None, 1])
+def test_R7_a_misspelt_replay_is_refused_also_of_a_run_that_has_ended(store: everstep.Store, replay: Any) -> None:
+    @everstep.workflow(name="misspelt")
+    def flow() -> int:
+        return 1
+
+    store.start(flow, id="ended")
+    with pytest.raises(InvalidArgument, match="replay must be one of normal, validate, republish"):
+        store.resume("ended", replay=replay)
+
+
+@pytest.mark.parametrize("timeout", ["x", -1, float("nan"), True])
+def test_R6_a_timeout_that_is_none_is_refused(store: everstep.Store, timeout: Any) -> None:
+    store.start(everstep.workflow(lambda: 1, name="short"), id="ended")
+    with pytest.raises(InvalidArgument, match="timeout must be a number of seconds"):
+        store.wait("ended", timeout)
 
 
 def test_R7_all_steps_are_compared_and_get_recorded_results(store: everstep.Store, make: Any) -> None:

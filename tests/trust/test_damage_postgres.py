@@ -93,7 +93,7 @@ def test_a_sum_that_is_no_number_is_damage(server: Server, whole: tuple[str, Tru
     url, truth = whole
     with copy_of(server, url) as copy:
         ask(copy, "UPDATE everstep.manifest SET total = 'NaN' WHERE bucket = 3")
-        assert "no sum" in str(verified(copy))
+        assert "a sum must be an integer" in str(verified(copy))
         with everstep.open(copy) as store, pytest.raises(Damaged):
             store.backend.manifest()
         done = everstep.repair(copy, tmp_path / "new.db")

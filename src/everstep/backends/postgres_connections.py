@@ -7,7 +7,10 @@ where there may be a pooler (see `is_direct`). Every wait has an end that is set
 from __future__ import annotations
 
 import re
+import select
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
@@ -26,6 +29,7 @@ _WRITE_SECONDS, _READ_SECONDS = 30, 600
 _DEFAULT = "everstep"
 _OURS = ("schema", "namespace", "patience")
 PATIENCE_SECONDS = 15.0
+_HEAR_SECONDS = 5.0
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 _NAMESPACE = re.compile(r"[a-z0-9][a-z0-9_-]{0,49}")
 _DEFAULTS = {
@@ -175,3 +179,22 @@ def execute(connection: Connection, sql: bytes, values: Sequence[Any] = ()) -> R
     cursor.execute(sql, values)
     result = cursor.pgresult
     return cursor.fetchall() if result is not None and result.nfields else []
+
+
+def hear_out(connection: Connection) -> None:
+    """Cancel what the server is doing for us, and wait for its answer: otherwise it could still commit after the caller has looked and found nothing.
+
+    psycopg does so itself on Ctrl-C, but not for an error that a signal handler raised.
+    """
+    wire = connection.pgconn
+    if connection.closed or wire.transaction_status != psycopg.pq.TransactionStatus.ACTIVE:
+        return
+    limit = time.monotonic() + _HEAR_SECONDS
+    with suppress(psycopg.Error, OSError, ValueError):
+        connection.cancel_safe(timeout=_HEAR_SECONDS)
+        while time.monotonic() < limit:
+            wire.consume_input()
+            if wire.is_busy():
+                select.select([wire.socket], [], [], 0.5)
+            elif wire.get_result() is None:
+                return

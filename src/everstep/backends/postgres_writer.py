@@ -19,7 +19,7 @@ from psycopg.errors import DeadlockDetected, DuplicatePreparedStatement, Invalid
 from everstep.backends import leading
 from everstep.backends.base import Commit, Done
 from everstep.backends.postgres_commit import ADVANCE, NAMES, arguments, refusal
-from everstep.backends.postgres_connections import Address, Connection, execute, is_direct
+from everstep.backends.postgres_connections import Address, Connection, execute, hear_out, is_direct
 from everstep.backends.postgres_diagnosis import explained
 from everstep.backends.postgres_errors import said, translated
 from everstep.backends.postgres_quick import Quick, usable
@@ -87,6 +87,8 @@ class Writer(leading.Leaders[Work]):
 
     def _go_over(self) -> Sequence[Nudge]:
         """After a leader that was interrupted: what it did not see settled is left to the next one; nobody knows whether it was done."""
+        if self._connection is not None:
+            hear_out(self._connection)
         self._drop()
         for work in self._line.batch:
             work.again = work.again or not work.settled

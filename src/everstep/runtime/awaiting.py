@@ -46,10 +46,13 @@ def is_over(store: Host, id: str) -> bool:
     return row is not None and row.status in _ENDED and (row.status != Status.FAILED or store.backend.place(id) is None)
 
 
-def wait_inside(here: Frame, id: str, timeout: float | None) -> Outcome:
-    """The outcome of a run, recorded as a step of the workflow that waits for it."""
+def check_timeout(timeout: float | None) -> None:
     if timeout is not None and (isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 <= timeout < 1e9):
         raise InvalidArgument(f"timeout must be a number of seconds of at least 0, got {timeout!r:.60}")
+
+
+def wait_inside(here: Frame, id: str, timeout: float | None) -> Outcome:
+    """The outcome of a run, recorded as a step of the workflow that waits for it."""
     return _outcome(here.run._called(STEP, _look, (id, timeout), {}))
 
 

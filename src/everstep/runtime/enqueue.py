@@ -57,6 +57,7 @@ class Enqueued(Shape, frozen=True):
         In a workflow, outside of its steps, this is a durable wait: the workflow gives its worker's place back and is woken when the run
         ends, and the outcome is recorded. Anywhere else it blocks.
         """
+        awaiting.check_timeout(timeout)
         here = _workflow_here()
         if here is not None:
             return awaiting.wait_inside(here, self.id, timeout)
@@ -69,6 +70,7 @@ class Enqueued(Shape, frozen=True):
 
     async def wait_async(self, timeout: float | None = None) -> Outcome:
         """Like `wait`, without keeping the event loop of this thread."""
+        awaiting.check_timeout(timeout)
         here = _workflow_here()
         if here is not None:
             return awaiting.wait_inside(here, self.id, timeout)

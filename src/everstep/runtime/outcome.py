@@ -50,6 +50,11 @@ class Outcome(Shape):
             raise EverstepError(f"run {self.run!r} differs: {self.reason}", remedy="Read outcome.report: it shows where.")
         if self.error is not None:
             raise self.error
+        if self.status == Status.CANCELLED:
+            raise EverstepError(
+                f"run {self.run!r} was cancelled" + (f": {self.reason}" if self.reason else ""),
+                remedy=f"A cancelled run can't be resumed. Fork it instead: store.fork({self.run!r}), then store.resume of the fork.",
+            )
         raise EverstepError(
             f"run {self.run!r} is {self.status}" + (f": {self.reason}" if self.reason else ""),
             remedy="Answer its gates or resume it: store.answer(...), store.resume(...), store.wake().",

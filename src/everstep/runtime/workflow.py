@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from copy import copy
 from hashlib import sha256
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 from everstep.backends.queues import Claimed
 from everstep.codec.values import encode
@@ -314,6 +314,8 @@ def resume(store: Host, run_id: str, from_step: str | None, replay: Replay, anyw
 
 def attempt_of(store: Host, run_id: str, from_step: str | None, replay: Replay, anyway: bool, options: dict[str, Any]) -> Attempt | _Ended:
     """The attempt to resume a run. It has read from the store all that it needs to begin."""
+    if replay not in get_args(Replay):  # also of a run that has ended: a misspelt validation must not look like a clean one
+        raise InvalidArgument(f"replay must be one of {', '.join(get_args(Replay))}, got {replay!r:.60}")
     row = find_run(store.backend, run_id)
     said = beginning(store, row)
     flow = _workflow_of(row, said)
