@@ -14,7 +14,7 @@ import everstep
 from everstep.backends import ledger_postgres
 from everstep.backends.ledger_postgres import PostgresSession
 from everstep.backends.postgres_transaction import PostgresTransaction
-from everstep.errors import StoreUnreachable, TransactionEnded, TransactionUnknown
+from everstep.errors import LeaseHeld, StoreError, StoreUnreachable, TransactionEnded, TransactionUnknown
 from everstep.testing.postgres import Server
 
 RETRY = everstep.Retry(attempts=3, delay=0.01, only=(psycopg.OperationalError,))
@@ -300,8 +300,19 @@ def test_the_store_and_the_table_agree_while_the_server_is_killed_and_restarted(
 
         if not server.own:
             pytest.skip("the server is not ours to stop")
+
+        def driven(store: everstep.Store, name: str) -> None:
+            """A connection that is lost in a transaction breaks the attempt. The run is given back, and starting it once more continues it."""
+            limit = time.monotonic() + 60
+            while time.monotonic() < limit:
+                try:
+                    store.start(flow, name, id=name)
+                    return
+                except (StoreError, LeaseHeld):
+                    time.sleep(0.1)
+
         with everstep.open(url, patience=60.0) as store:
-            threads = [threading.Thread(target=store.start, args=(flow, f"r{i}"), kwargs={"id": f"r{i}"}) for i in range(4)]
+            threads = [threading.Thread(target=driven, args=(store, f"r{i}")) for i in range(4)]
             for thread in threads:
                 thread.start()
             for end in (server.kill, server.halt, server.kill):
