@@ -51,7 +51,7 @@ def completed(shop: Shop, env: dict[str, str], *words: str) -> list[str]:
         (("runs", "--ol"), ["--oldest-first"]),
         (("runs", "--status", "f"), ["failed"]),
         (("log", "loop", "--graph", "m"), ["mermaid"]),
-        (("explain", "e30"), ["E301", "E302", "E303", "E304", "E305", "E306", "E307"]),
+        (("explain", "e30"), ["E301", "E302", "E303", "E304", "E305", "E306", "E307", "E308", "E309"]),
         (("show", "nobody"), []),
     ],
     ids=lambda words: " ".join(words),

@@ -158,6 +158,7 @@ LISTS: list[tuple[str, str, tuple[str, ...]]] = [
     ("stranded", "stranded", ("queues", "--stranded")),
 ]
 FREE = {
+    "resumed",
     "error",
     "event",
     "worker_event",

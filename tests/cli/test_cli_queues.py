@@ -55,7 +55,7 @@ def test_a_workflow_that_only_workers_know_is_enqueued_by_its_name_and_said_so(e
         (("hello", "1", "2", *IMPORT), "too many positional arguments"),
         ((f"{PROGRAMS}:nap",), "is no workflow, and no worker would find it"),
         ((f"{PROGRAMS}:nothing",), "has no 'nothing'"),
-        (("nowhere.py:flow",), "there is no file 'nowhere.py'"),
+        (("nowhere.py:flow",), "nowhere.py' [E104]"),
         (("hello", "queue=x", *IMPORT), "an argument named queue cannot be given by its name"),
         (("hello", "--queue", "a b", *IMPORT), "is no name of a queue"),
         (("hello", "--delay", "soon", *IMPORT), "is no time span"),
