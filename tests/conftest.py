@@ -9,9 +9,10 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import everstep
+from everstep import clock as clocks
 from everstep import guard
 from everstep.ids import new_id
-from everstep.runtime import signals
+from everstep.runtime import signals, workflow
 from everstep.runtime.context import frame
 from everstep.testing.postgres import Server
 
@@ -21,15 +22,21 @@ settings.register_profile(
 settings.register_profile("search", parent=settings.get_profile("suite"), derandomize=False, max_examples=2000)
 settings.load_profile(os.environ.get("EVERSTEP_HYPOTHESIS", "suite"))
 
+_CLOCK = clocks.clock
+
 
 @pytest.fixture(autouse=True)
 def _outside_of_runs() -> Iterator[None]:
-    """A test that leaves no run, as if its process had died, must not have the next one believe that it is inside of it."""
+    """What a test leaves behind must not reach the next one: a run that it is inside of, a workflow of the same name, a clock."""
+    known = dict(workflow._known)
     yield
+    workflow._known.update(known)  # those that are new stay: a module that is imported once defines them once
     guard.forget()  # nor, if it held a lock of a store by hand, that it was interrupted in a save
     frame.set(None)
     for run in list(signals._open):
         signals.unwatch(run)
+    assert clocks.clock is _CLOCK, "the test left a clock of its own behind"
+    assert "now_us" not in vars(_CLOCK), "the test left a fake clock behind"
 
 
 class Places:

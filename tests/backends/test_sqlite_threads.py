@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from everstep.backends import leading
 from everstep.backends.base import Commit
 from everstep.backends.leading import Hold
 from everstep.backends.sqlite import SqliteBackend
 from everstep.backends.sqlite_wal import GROW_AFTER, MERGE_FRAMES
 from everstep.backends.sqlite_writer import Writer
 from everstep.errors import StoreBusy
-from everstep.nudge import Nudge
 from everstep.runtime.lease import Keeper
 from everstep.testing.rows import new_run, next_commit
 from everstep.testing.waiting import until
@@ -106,8 +106,8 @@ def test_an_interrupted_guest_leaves_the_lock_to_others(monkeypatch: pytest.Monk
     writer = idle_writer()
     interruptions = [KeyboardInterrupt]
 
-    class Interrupted(Nudge):
-        """What a guest sleeps on; Ctrl-C wakes it."""
+    class Interrupted(leading.Guest):
+        """A guest that Ctrl-C wakes."""
 
         def wait(self, seconds: float = -1) -> bool:
             if interruptions:
@@ -116,9 +116,10 @@ def test_an_interrupted_guest_leaves_the_lock_to_others(monkeypatch: pytest.Monk
                 raise interruptions.pop()
             return super().wait(seconds)
 
-    writer.rest()
-    monkeypatch.setattr("everstep.backends.sqlite_writer.enter", lambda section: None)  # both guests are this thread
-    monkeypatch.setattr("everstep.backends.sqlite_writer.Nudge", Interrupted)
+    holder = threading.Thread(target=writer.rest)  # a second rest of one thread would be refused
+    holder.start()
+    holder.join(PATIENCE)
+    monkeypatch.setattr(leading, "Guest", Interrupted)
     with pytest.raises(KeyboardInterrupt):
         writer.rest()
     if not handed:

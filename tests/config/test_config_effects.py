@@ -156,9 +156,10 @@ def test_lease_seconds() -> None:
 
 
 def test_imports_are_named_for_the_command_line_and_not_imported_by_open() -> None:
-    with opened('store = "memory://"\nimports = ["colorsys"]\n'):
-        assert load(environ={})["imports"] == ["colorsys"]
-        assert "colorsys" not in sys.modules
+    with opened('store = "memory://"\nimports = ["imported_by_nobody"]\n'):
+        Path("imported_by_nobody.py").write_text("")
+        assert load(environ={})["imports"] == ["imported_by_nobody"]
+        assert "imported_by_nobody" not in sys.modules
 
 
 def test_hooks() -> None:

@@ -106,10 +106,10 @@ run = store.run("left", state={"n": 1}); run.__enter__(); run.checkpoint(); say(
     assert "left" in found["unfinished runs"].sentence
 
 
-def test_a_clock_that_differs_is_said_to(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_clock_that_differs_is_said_to(place: str) -> None:
     everstep.open(place).close()
-    monkeypatch.setattr("everstep.clock.clock", FakeClock())
-    found = looked_at(place)["server clock"]
+    with FakeClock():
+        found = looked_at(place)["server clock"]
     assert found.level == "warn"
     assert "seconds" in found.sentence
 

@@ -45,7 +45,7 @@ def run(folder: Path, *, deep: bool, seed: int = 0, progress: Progress = None) -
             allocations.sweep(folder, 300 if deep else 3, seed, known, count, progress)
         else:
             count.harness += " (single allocations not tried: there is no C compiler)"
-        count.tell_canary("said to be saved before it was", canary(folder))
+        count.tell_canary("said to be saved before it was", canary(folder / "canary"))
     count.harness += f" ({ended} caps ended the process in the encoder)"
     return count
 
@@ -53,6 +53,7 @@ def run(folder: Path, *, deep: bool, seed: int = 0, progress: Progress = None) -
 def canary(folder: Path) -> bool:
     """Whether it shows when what is said to be saved is not."""
     broken = Count("canary")
+    folder.mkdir()
     known = prepare(folder / "prepared.db")
     for spare in _caps(12, 0):
         _one(folder, write_too_late, spare, known, broken)

@@ -45,7 +45,6 @@ def state_of(turns: list[int]) -> Any:
 
 def prepare(path: Path) -> dict[str, list[int]]:
     """A store with some history, and the turns in each of its states by ref."""
-    path.unlink(missing_ok=True)
     known = {}
     with everstep.open(path) as store, store.run("r", state={"parts": []}) as run:
         for turn in range(PREPARED):
