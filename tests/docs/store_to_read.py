@@ -17,6 +17,7 @@ from zoneinfo import ZoneInfo
 import numpy
 
 import everstep
+from everstep.clock import clock
 
 
 @dataclass
@@ -68,9 +69,12 @@ def make(path: Path, thing: Callable[..., Any], array: Callable[..., Any]) -> di
             for turn in range(140):
                 run.state["log"].append(words(chance, 300))
                 run.checkpoint(tags="milestone" if turn in (40, 90, 91) else ())
-        with store.run("gone", state=1) as run:
-            run.checkpoint()
-        store.delete("gone")
+        for name in ("forgotten", "gone"):
+            with store.run(name, state=1) as run:
+                run.checkpoint()
+            store.delete(name)
+            if name == "forgotten":
+                assert store.backend.forget(0, clock.now_us() + 1) == 1
     with everstep.open(path) as store:
         store.prune(everstep.Retention(keep_last=5), run="pruned")
         store.gc()

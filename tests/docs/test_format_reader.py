@@ -248,7 +248,8 @@ class Store:
             assert sha256(pack([fact["name"], fact["value"]])).digest() == fact["check"]
         parts = [*runs, *tags, *self.rows("SELECT * FROM letters"), *marks, *bases, *tombstones, *facts]
         total = sum(int.from_bytes(part["check"], "big") for part in parts) % 2**256
-        assert sorted(part["pk"] for part in [*runs, *tombstones]) == list(range(1, manifest["next"]))
+        forgotten = [pk for fact in facts if fact["name"].startswith("deleted:") for pk in listed(fact["value"])]
+        assert sorted([*(part["pk"] for part in [*runs, *tombstones]), *forgotten]) == list(range(1, manifest["next"]))
         assert manifest["total"] == total.to_bytes(32, "big")
         assert manifest["runs"] == len(runs)
         assert manifest["next"] > max(row["pk"] for row in runs)
@@ -364,6 +365,12 @@ class Store:
             (r["kind"], Values(self.seen).decode(unwrap(r["body"], self.seen)) if r["kind"] in ("start", "status") else None)
             for r in records
         ]
+
+
+def listed(places: str) -> list[int]:
+    """The numbers in a text such as 2-4,8."""
+    parts = [part.split("-") for part in places.split(",")]
+    return [pk for part in parts for pk in range(int(part[0]), int(part[-1]) + 1)]
 
 
 def texts(column: str | None) -> list[str]:

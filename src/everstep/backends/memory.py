@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import TypeVar
 
 from everstep import clock as clocks
+from everstep.backends import forgotten
 from everstep.backends.base import Commit, Done, Manifest, Query
 from everstep.backends.matching import fits_checkpoint, fits_run
 from everstep.backends.memory_queues import MemoryQueues, Waiting
@@ -62,6 +63,13 @@ class _Data:
         self.feed: list[tuple[str, int, int]] = []
         self.fed = 0
         self.queues = MemoryQueues()
+
+    def note(self, name: str, value: str | None) -> None:
+        """Remember a fact; None forgets it."""
+        minus = [fact_check(name, self.facts[name])] if name in self.facts else []
+        self.total = shift(self.total, minus, [] if value is None else [fact_check(name, value)])
+        self.facts = {known: said for known, said in {**self.facts, name: value}.items() if said is not None}
+        self.writes += 1
 
 
 _named: dict[str, _Data] = {}
@@ -348,7 +356,8 @@ class MemoryBackend(NoOrders):
             checks = [check for run in data.runs.values() for check in run.checks()]
             facts = [fact_check(name, value) for name, value in data.facts.items()]
             found = shift(ZERO, [], [*checks, *(tombstone.check for tombstone in data.tombstones), *facts])
-            return Census(data.total, len(data.runs), data.places, found, len(data.runs), len(data.tombstones))
+            gone = len(data.tombstones) + forgotten.count(v for name, v in data.facts.items() if name.startswith(forgotten.PREFIX))
+            return Census(data.total, len(data.runs), data.places, found, len(data.runs), gone)
 
     def health(self) -> dict[str, object]:
         self._open()
@@ -417,6 +426,17 @@ class MemoryBackend(NoOrders):
             found = sorted((t for t in data.tombstones if t.place > after), key=lambda tombstone: tombstone.place)
         return found[:limit]
 
+    def forget(self, block: int, before: int) -> int:
+        data = self._open()
+        with data.lock:
+            old = [stone for stone in data.tombstones if stone.at < before and forgotten.block_of(stone.place) == block]
+            if old:
+                name = forgotten.name_of(block)
+                data.note(name, forgotten.joined(data.facts.get(name), (stone.place for stone in old)))
+                data.total = shift(data.total, [stone.check for stone in old], [])
+                data.tombstones = [stone for stone in data.tombstones if stone not in old]
+            return len(old)
+
     def fact(self, name: str) -> str | None:
         data = self._open()
         with data.lock:
@@ -430,10 +450,7 @@ class MemoryBackend(NoOrders):
     def set_fact(self, name: str, value: str | None) -> None:
         data = self._open()
         with data.lock:
-            minus = [fact_check(name, data.facts[name])] if name in data.facts else []
-            total = shift(data.total, minus, [] if value is None else [fact_check(name, value)])
-            data.facts = {known: said for known, said in {**data.facts, name: value}.items() if said is not None}
-            data.total, data.writes = total, data.writes + 1
+            data.note(name, value)
 
     def create(self, commits: Sequence[Commit], known: Sequence[str] = ()) -> list[bool]:
         data = self._open()

@@ -27,7 +27,7 @@ from everstep.backends import postgres_queues as queues
 from everstep.backends import postgres_upkeep as upkeep
 from everstep.backends.base import MAX_SEQ, Commit, Done, Manifest, Query
 from everstep.backends.postgres_connections import Address, Connection, Rows, execute
-from everstep.backends.postgres_deletion import Deletion
+from everstep.backends.postgres_deletion import Deletion, forget
 from everstep.backends.postgres_format import BUCKETS, prepare_within
 from everstep.backends.postgres_guard import Lender
 from everstep.backends.postgres_leases import Leases, living
@@ -272,6 +272,12 @@ class PostgresBackend:
 
     def tombstones(self, after: int = 0, limit: int | None = None) -> list[Tombstone]:
         return [Tombstone(*row) for row in self._rows("tombstones", after, limit)]
+
+    def forget(self, block: int, before: int) -> int:
+        self._check_open()
+        sql, bucket = self._writer.sql, self._writer.bucket
+        gone: int = self._writer.call(lambda connection, _: forget(connection, sql, bucket, block, before))
+        return gone
 
     def fact(self, name: str) -> str | None:
         found = self._rows("fact", name)

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from everstep import clock as clocks
+from everstep.backends.forgotten import BLOCK, joined, name_of
 from everstep.backends.postgres_connections import Connection, execute
-from everstep.backends.postgres_rows import items_or_none
-from everstep.records import RunRow, Tombstone
+from everstep.backends.postgres_rows import fact_from, items_or_none
+from everstep.records import RunRow, Tombstone, fact_check
 
 
 class Deletion:
@@ -52,11 +53,30 @@ class Deletion:
             strict=True,
         )
         execute(connection, self._sql["add_tombstones"], tuple(map(list, columns)))
-        ((counted,),) = execute(connection, self._sql["count_deleted"], (self._bucket, delta, -len(taken)))
-        if counted is None:
-            execute(connection, self._sql["no_bucket"], (self._bucket,))
+        _count(connection, self._sql, self._bucket, delta, -len(taken))
         execute(connection, self._sql["drop_families"], (list({row.family for _, row in taken}),))
 
     def _gone(self, connection: Connection) -> set[bytes]:
         there = {key for (key,) in execute(connection, self._sql["keys_there"], (list(self._rows),))}
         return {row.key for row in self._rows.values()} - there
+
+
+def _count(connection: Connection, sql: dict[str, bytes], bucket: int, delta: int, runs: int) -> None:
+    ((counted,),) = execute(connection, sql["count_deleted"], (bucket, delta, runs))
+    if counted is None:
+        execute(connection, sql["no_bucket"], (bucket,))
+
+
+def forget(connection: Connection, sql: dict[str, bytes], bucket: int, block: int, before: int) -> int:
+    """Drop old tombstones of a block, and remember their places in its fact."""
+    name, first = name_of(block), block * BLOCK + 1
+    with connection.transaction():
+        execute(connection, sql["lock_fact"], (name,))
+        gone = execute(connection, sql["take_tombstones"], (first, first + BLOCK - 1, before))
+        if not gone:
+            return 0
+        found = execute(connection, sql["locked_fact"], (name,))
+        value = joined(fact_from(found[0])[1] if found else None, (place for place, _ in gone))
+        execute(connection, sql["set_fact"], (bucket, name, value, fact_check(name, value)))
+        _count(connection, sql, bucket, -sum(int.from_bytes(check) for _, check in gone), 0)
+    return len(gone)

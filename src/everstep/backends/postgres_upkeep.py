@@ -14,6 +14,7 @@ import psycopg
 
 from everstep import clock as clocks
 from everstep.backends.base import Manifest
+from everstep.backends.forgotten import count
 from everstep.backends.packing import pack_ranges, unpack_tags
 from everstep.backends.postgres_connections import Address, Connection, execute
 from everstep.backends.postgres_errors import GRANTS, translated
@@ -74,14 +75,15 @@ def census(readers: Readers) -> Census:
     """The manifest and the sum of all checks, from one statement, so from one snapshot."""
     said = {"total": 0, "runs": 0, "places": 0}
     counts = {"found": 0, "gone": 0, "": 0}
-    found = 0
-    for what, number, check in readers.stream("census"):
+    found = forgotten = 0
+    for what, number, check, places in readers.stream("census"):
         if check is None:
             said[what] += _whole(number)
         else:
             counts[what] += 1
             found += int.from_bytes(check)
-    return Census(_bytes(said["total"]), said["runs"], said["places"], _bytes(found), counts["found"], counts["gone"])
+            forgotten += 0 if places is None else count([places])
+    return Census(_bytes(said["total"]), said["runs"], said["places"], _bytes(found), counts["found"], counts["gone"] + forgotten)
 
 
 def prune(connection: Connection, sql: bytes, bucket: int, cut: Cut, again: bool, mark: Callable[[], bytes | None]) -> None:

@@ -259,6 +259,16 @@ class SqliteBackend(NoOrders):
         self._check_open()
         return self._reader.tombstones(after, limit)
 
+    def trim_feed(self, after: int, most: int) -> int:
+        self._check_open()
+        gone: int = self._writer.call(sqlite_upkeep.trim_feed, (after, most))
+        return gone
+
+    def forget(self, block: int, before: int) -> int:
+        self._check_open()
+        gone: int = self._writer.call(sqlite_upkeep.forget, (block, before))
+        return gone
+
     def fact(self, name: str) -> str | None:
         self._check_open()
         return self._reader.fact(name)

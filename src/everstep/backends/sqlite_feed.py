@@ -6,13 +6,13 @@
     manifest.feed, manifest.fed     the blob that is being filled, and the newest position
 
 Every commit writes the manifest row anyway; the blob lies in it and leaves for the table when it is full. A commit that goes on
-where the last entry ends makes that entry longer. Entries outlive their runs, so that positions never change.
+where the last entry ends makes that entry longer. Positions never change: `trim` turns entries of deleted runs into gaps, entries of run 0.
 Relies on the caller's transaction or snapshot. Never hands out an event of a blob that does not match its digest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from hashlib import sha256
 from struct import Struct
 from typing import Any
@@ -191,6 +191,41 @@ def _records(cursor: apsw.Cursor, name: str, pk: int, seq: int, count: int) -> l
     return records
 
 
+def trim(rows: list[tuple[Any, Any]], there: Callable[[int], bool]) -> tuple[list[tuple[int, bytes]], int]:
+    """Parts of the feed without the entries of runs that are not there, as new parts; and how many entries went. Nothing, if none would go."""
+    entries: list[Entry] = []
+    before = 0
+    for first, blob in rows:
+        part = _entries(blob) if type(blob) is bytes and len(blob) % _ENTRY.size == _DIGEST else []
+        _prove(blob, first + length(part) - 1)
+        before += len(part)
+        for pk, seq, count in part:
+            if there(pk):
+                entries.append((pk, seq, count))
+            elif entries and not entries[-1][0] and entries[-1][2] + count < 1 << 32:
+                entries[-1] = (0, 1, entries[-1][2] + count)
+            else:
+                entries.append((0, 1, count))
+    if len(entries) == before:
+        return [], 0
+    position, parts, most = rows[0][0], [], _FULL // _ENTRY.size
+    for at in range(0, len(entries), most):
+        part = entries[at : at + most]
+        parts.append((position, _sealed(part, position + length(part) - 1)))
+        position += length(part)
+    return parts, before - len(entries)
+
+
+def runs_in(rows: list[tuple[Any, Any]]) -> set[int]:
+    """Return the places of the runs that parts name."""
+    return {pk for _, blob in rows if type(blob) is bytes and len(blob) % _ENTRY.size == _DIGEST for pk, _, _ in _entries(blob)}
+
+
+def _sealed(entries: list[Entry], end: int) -> bytes:
+    packed = b"".join(_pack_entry(*entry) for entry in entries)
+    return sha256(packed + end.to_bytes(8)).digest()[:_DIGEST] + packed
+
+
 def fill(cursor: apsw.Cursor) -> FeedWriter:
     """A feed of all records that are there, run by run: for a store that had none."""
     writer = FeedWriter()
@@ -204,19 +239,20 @@ def fill(cursor: apsw.Cursor) -> FeedWriter:
 
 def faults(cursor: apsw.Cursor) -> list[str]:
     """What is wrong with the feed: a damaged part, or records of a run that it has twice, not at all, or in another order."""
+    heads: list[Any] = cursor.execute(_SQL["heads"]).fetchall()
+    there = {pk for pk, _, _ in heads}
     following: dict[int, int] = {}
     parts = -1
     try:
         for _, entries in _blobs(cursor, 1):
             parts += 1
             for pk, seq, count in entries:
-                if seq != following.get(pk, 1):
+                if pk in there and seq != following.get(pk, 1):
                     return [f"the feed has record {seq} of run number {pk} where record {following.get(pk, 1)} comes"]
                 following[pk] = seq + count
     except Damaged as error:
         return [error.message]
     stray = [] if cursor.execute(_SQL["count_feed"]).fetchone() == (parts,) else ["the feed has parts that hold no position"]
-    heads: list[Any] = cursor.execute(_SQL["heads"]).fetchall()
     return stray + [
         f"the feed ends at record {ends} of run {name}, not at its head"
         for pk, name, head in heads

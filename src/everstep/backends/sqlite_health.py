@@ -15,6 +15,7 @@ from typing import Any
 import apsw
 
 from everstep.backends import mounts, queries
+from everstep.backends.forgotten import PREFIX, count
 from everstep.backends.matching import meta_scalars
 from everstep.backends.sqlite_feed import faults
 from everstep.backends.sqlite_file import SqliteFile
@@ -68,7 +69,8 @@ def census(cursor: apsw.Cursor) -> Census:
     if type(total) is not bytes or type(runs) is not int or type(places) is not int:
         raise Damaged("the manifest of the store is damaged")
     (found_runs,), (tombstones,) = (cursor.execute(SQL[name]).fetchone() or (0,) for name in ("count_runs", "count_tombstones"))
-    return Census(total, runs, places, _sum(cursor).to_bytes(32), int(found_runs), int(tombstones))
+    forgotten = count(value for (value,) in cursor.execute(SQL["forgotten"], (PREFIX,)) if type(value) is str)
+    return Census(total, runs, places, _sum(cursor).to_bytes(32), int(found_runs), int(tombstones) + forgotten)
 
 
 def _sum(cursor: apsw.Cursor) -> int:

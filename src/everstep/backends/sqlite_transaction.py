@@ -364,6 +364,19 @@ class Transaction:
             short += [(*values, digest, None) for values in found]
         self._cursor.executemany(_ADD_RECORD, sorted(short))
 
+    def forget(self, first: int, last: int, before: int) -> list[int]:
+        """Drop the tombstones between two places that are older than a time; give their places."""
+        gone: list[Values] = self._execute(_SQL["take_tombstones"], (first, last, before)).fetchall()
+        self._delta -= sum(_number(check) for _, check in gone)
+        self.touched = self.touched or bool(gone)
+        return [place for place, _ in gone]
+
+    def replace_feed(self, firsts: Sequence[int], parts: Sequence[tuple[int, bytes]]) -> None:
+        """Put other parts of the feed in the place of some."""
+        self._cursor.executemany(_SQL["drop_feed"], [(first,) for first in firsts])
+        self._cursor.executemany(_SQL["add_feed"], parts)
+        self.touched = True
+
     def set_fact(self, name: str, values: Values | None) -> None:
         """Remember a fact, or forget it."""
         forgotten: list[Any] = self._execute(_SQL["take_fact"], (name,)).fetchall()

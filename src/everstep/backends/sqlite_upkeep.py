@@ -1,4 +1,5 @@
-"""What keeps a store in SQLite small, beside what `sqlite_transaction` does to its tables: giving free space back, and facts.
+"""What keeps a store in SQLite small, beside what `sqlite_transaction` does to its tables: giving free space back, facts, and
+dropping tombstones.
 
 A store that was made by format 3 has pointer maps, with which pages at the end of the file can be moved into free ones a few at a time.
 An older one gets them when it is compacted: rebuilt in one transaction, during which nobody else writes.
@@ -7,13 +8,16 @@ An older one gets them when it is compacted: rebuilt in one transaction, during 
 from __future__ import annotations
 
 from contextlib import closing
+from json import dumps
 
 import apsw
 
 from everstep.backends import queries
+from everstep.backends.forgotten import BLOCK, joined, name_of
 from everstep.backends.sqlite_errors import write_error
+from everstep.backends.sqlite_feed import runs_in, trim
 from everstep.backends.sqlite_file import SqliteFile
-from everstep.backends.sqlite_rows import fact_values
+from everstep.backends.sqlite_rows import fact_from, fact_values
 from everstep.backends.sqlite_transaction import Transaction
 from everstep.backends.sqlite_wal import WalKeeper
 
@@ -54,6 +58,28 @@ def pages(connection: apsw.Connection) -> int:
 
 def page_size(connection: apsw.Connection) -> int:
     return int(connection.pragma("page_size"))
+
+
+def forget(transaction: Transaction, asked: tuple[int, int]) -> int:
+    """Drop old tombstones of a block, and remember their places in its fact."""
+    block, before = asked
+    places = transaction.forget(block * BLOCK + 1, (block + 1) * BLOCK, before)
+    if places:
+        name = name_of(block)
+        found = transaction.rows("fact", (name,))
+        transaction.set_fact(name, fact_values(name, joined(fact_from(found[0])[1] if found else None, places)))
+    return len(places)
+
+
+def trim_feed(transaction: Transaction, asked: tuple[int, int]) -> int:
+    """Turn the entries of deleted runs between two positions into gaps; gives how many entries went. The part that is being filled stays."""
+    after, most = asked
+    rows = transaction.rows("feed_between", (after, after + most))
+    there = {pk: True for (pk,) in transaction.rows("places_there", (dumps(sorted(runs_in(rows))),))}
+    parts, gone = trim(rows, lambda pk: pk in there)
+    if gone:
+        transaction.replace_feed([first for first, _ in rows], parts)
+    return gone
 
 
 def set_fact(transaction: Transaction, asked: tuple[str, str | None]) -> None:

@@ -35,7 +35,8 @@ class Census(Shape, frozen=True):
     """The manifest as it is recorded, and what is there at the same moment: so a busy store can be compared with it, too.
 
     `places` are the runs that were ever created. The sum that was found is that of all stored checks: of run rows, tags, letters, prune
-    marks, added bases and tombstones. Whether each of these fits its own check is another question.
+    marks, added bases, tombstones and facts. Whether each of these fits its own check is another question. `tombstones` also counts the deleted
+    runs of which only the place is remembered.
     """
 
     total: bytes
@@ -98,6 +99,9 @@ class Upkeep(Protocol):
 
     def tombstones(self, after: int = 0, limit: int | None = None) -> list[Tombstone]:
         """Tombstones by place, those beyond a place."""
+
+    def forget(self, block: int, before: int) -> int:
+        """Drop the tombstones of a block that are older than a time (µs); its fact keeps their places (`forgotten`). Gives how many went."""
 
     def fact(self, name: str) -> str | None:
         """What the store was told to remember under a name: when it was last verified, what is to be kept."""

@@ -18,6 +18,8 @@ from everstep.records import Record
 _PREFIX = 8
 _PARTS = 6
 _STONES = 500
+REMEMBERED_DAYS = 7
+"""How long a store remembers the keys of deleted runs. A cursor whose last event is of a run that was deleted before that is refused."""
 
 
 class Anchor(NamedTuple):
@@ -102,7 +104,10 @@ def checked(backend: Backend, cursor: Cursor, end: int) -> Cursor:
             raise _changed(cursor, f"record {anchor.seq} of run {anchor.run!r} is not the one that the reader saw")
         return cursor  # repair gave it another position, behind all former ones
     if not _was_deleted(backend, anchor.key):
-        raise _changed(cursor, f"run {anchor.run!r}, whose event the reader saw last, was never in this store")
+        raise _changed(
+            cursor,
+            f"run {anchor.run!r}, whose event the reader saw last, is not in this store, and was not deleted in the last {REMEMBERED_DAYS} days",
+        )
     return Cursor(cursor)
 
 

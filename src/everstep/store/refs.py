@@ -9,6 +9,7 @@ from everstep.ids import check_id, parse_ref
 from everstep.records import CHILD, RunRow, Status, Tag
 
 _SHOWN, _LOOKED_AT = 4, 50
+_RECENT = 10_000
 _LAST_TIME = 250_000_000_000_000_000  # µs: the year 9892, which datetime can still show
 _STATUSES = frozenset(status.value for status in Status)
 
@@ -46,7 +47,8 @@ def _exact(run: str) -> str:
 
 
 def _not_there(backend: Backend, run: str) -> str:
-    deleted = [stone.at for stone in backend.tombstones() if stone.id == run]
+    newest = max(0, backend.manifest().places - _RECENT)  # a caller may ask for many runs that are not there, and must not wait for each
+    deleted = [stone.at for stone in backend.tombstones(newest) if stone.id == run]
     if deleted:
         return f"run {run!r} was deleted at {iso(max(deleted))}"
     near = similar(backend, run)

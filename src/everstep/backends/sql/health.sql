@@ -44,6 +44,10 @@ SELECT total, runs, next - 1 FROM manifest WHERE pk = 1
 -- How many runs.
 SELECT count(*) FROM runs
 
+-- name: forgotten
+-- The places of deleted runs that have no tombstone any more.
+SELECT value FROM facts WHERE substr(name, 1, length(?1)) = ?1
+
 -- name: count_tombstones
 -- How many runs were deleted.
 SELECT count(*) FROM tombstones

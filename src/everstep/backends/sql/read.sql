@@ -108,6 +108,14 @@ SELECT feed, fed FROM manifest WHERE pk = 1
 -- The part of the feed that holds a position.
 SELECT first, entries FROM feed WHERE first <= ? ORDER BY first DESC LIMIT 1
 
+-- name: feed_between
+-- The parts of the feed that begin between two positions, and the one before them.
+SELECT first, entries FROM feed WHERE first >= coalesce((SELECT max(first) FROM feed WHERE first <= ?1), 0) AND first <= ?2 ORDER BY first
+
+-- name: places_there
+-- Which of some places have a run.
+SELECT pk FROM runs WHERE pk IN (SELECT value FROM json_each(?))
+
 -- name: count_feed
 -- How many full parts the feed has.
 SELECT count(*) FROM feed

@@ -115,6 +115,14 @@ DELETE FROM chunks WHERE family = ? AND digest = ? AND stamp <= ? RETURNING leng
 -- What is left of a deleted run.
 INSERT INTO tombstones (pk, id, key, family, created_at, at, head_seq, head_digest, checkpoints, "check") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
+-- name: drop_feed
+-- A part of the feed goes.
+DELETE FROM feed WHERE first = ?
+
+-- name: take_tombstones
+-- Tombstones between two places that are older than a time go.
+DELETE FROM tombstones WHERE pk BETWEEN ? AND ? AND at < ? RETURNING pk, "check"
+
 -- name: set_fact
 -- Something to remember.
 INSERT INTO facts (name, value, "check") VALUES (?, ?, ?)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 
+from everstep.backends.forgotten import PREFIX, unpack
 from everstep.backends.queues import LIMITS
 from everstep.backends.url import open_builder, open_wreck, shown
 from everstep.backends.wreck import Builder, Entry, Feed, Summary, Wreck
@@ -22,7 +23,7 @@ from everstep.store.mending.found import Finder, Found
 from everstep.store.mending.losses import Loss, Repaired
 from everstep.store.places import has_ended, task_in
 
-_KEPT = ("retention", LIMITS, "schedule:", "fired:")  # what people have set, and what is noted of it
+_KEPT = ("retention", LIMITS, "schedule:", "fired:", PREFIX)  # what people have set, and what is noted of it
 _MOST_UNKNOWN = 10_000  # places in a row that nothing tells of: what comes after more than that is a damaged number
 
 
@@ -56,6 +57,7 @@ class _Repair(Shape):
     summary: Summary = field(default_factory=Summary)
     feed: Feed = field(default_factory=Feed)
     tombstones: dict[int, Tombstone] = field(default_factory=dict)
+    _forgotten: set[int] = field(default_factory=set)
     _total: bytes = ZERO
     _heads: dict[int, int] = field(default_factory=dict)
     _ids: set[str] = field(default_factory=set)
@@ -68,14 +70,16 @@ class _Repair(Shape):
             self.summary = self.wreck.summary(True)
         self.feed = self.wreck.feed(deep)
         self._read_tombstones(deep)
-        places = _dense({*self.wreck.places(deep), *self.tombstones, *self.feed.ends, self.summary.places})
+        facts = self.wreck.facts(deep)
+        self._forgotten = {place for name, value in facts.items() if name.startswith(PREFIX) for part in unpack(value) for place in part}
+        places = _dense({*self.wreck.places(deep), *self.tombstones, *self._forgotten, *self.feed.ends, self.summary.places})
         finder = Finder(self.wreck, self.feed, deep, self.healer)
         for place in reversed(places):  # newest first: of two runs with one id, the older one was deleted
-            if place not in self.tombstones:
+            if place not in self.tombstones and place not in self._forgotten:
                 self._run(place, finder)
         if not self._heads and not self.tombstones and self.summary.total is None:
             raise NotAStore(f"{self.out.source}: nothing of an Everstep store proves itself in it")
-        for name, value in self.wreck.facts(deep).items():
+        for name, value in facts.items():
             self._total = shift(self._total, (), [fact_check(name, value)])
             if name.startswith(_KEPT):  # the others tell of the old store: when it was verified, when it was cleaned
                 self.builder.fact(name, value)
@@ -143,9 +147,9 @@ class _Repair(Shape):
         written |= remains.needed
 
     def _bury(self, last: int, deep: bool) -> None:
-        """Every place has a run or a tombstone. Where neither is left, nobody knows what was there."""
+        """Every place has a run, a tombstone or a fact that says that its run was deleted. Where neither is left, nobody knows what was there."""
         for place in range(1, last + 1):
-            if place in self._heads:
+            if place in self._heads or place in self._forgotten:
                 continue
             stone = self.tombstones.get(place)
             if stone is None:

@@ -24,7 +24,7 @@ from everstep.shape import Shape, field
 from everstep.store.model import when
 from everstep.store.pace import Pace, Progress
 from everstep.store.refs import find_run
-from everstep.store.upkeep.deleting import Deleted, Deleter, trim_feed
+from everstep.store.upkeep.deleting import Deleted, Deleter, forget_deleted
 from everstep.store.upkeep.gc import Collected, Collector, Foreseen, give_back, to_give_back
 from everstep.store.upkeep.policies import Policies, forget
 from everstep.store.upkeep.prune import PrunePlan, Pruner
@@ -94,6 +94,7 @@ class Cleaner:
         if dry_run:
             out.given_back = to_give_back(self._backend, out.freed)
         else:
+            forget_deleted(self._backend, pace, out.problems)
             out.given_back = self._backend.compact() if compact else give_back(self._backend, pace)
         pace.end("gc")
         return out
@@ -114,8 +115,6 @@ class Cleaner:
         deleter = Deleter(self._backend, policies, self._protected, delete if not dry_run else None, pace)
         out.deleted = deleter.all(rows)
         gone = deleter.gone
-        if gone and not dry_run:
-            trim_feed(self._backend, pace)
         left = [(place, row) for place, row in rows if row.key not in gone]
         without = {row.id for _, row in rows if row.key in gone}
         out.pruned = self._pruner(given, without).prune(left, pace, dry_run=dry_run, whole=True)
@@ -125,6 +124,7 @@ class Cleaner:
         if dry_run:
             out.collected.given_back = to_give_back(self._backend, out.freed)
         else:
+            forget_deleted(self._backend, pace, out.collected.problems)
             out.collected.given_back = give_back(self._backend, pace)
             for run in policies.runs():
                 if self._backend.run(run) is None:

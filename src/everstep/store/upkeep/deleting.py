@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 
 from everstep.backends.base import Backend
+from everstep.backends.forgotten import BLOCK, block_of
 from everstep.clock import clock
 from everstep.errors import Damaged
 from everstep.records import CHILD, RunRow, Status
 from everstep.shape import Shape
 from everstep.store.ahead import AT_ONCE, ahead_of
+from everstep.store.cursor import REMEMBERED_DAYS
 from everstep.store.pace import Pace
 from everstep.store.upkeep.policies import Policies
 from everstep.store.upkeep.retention import Retention
@@ -23,6 +25,8 @@ from everstep.store.upkeep.survey import labels_of, proved
 _OVER = frozenset({Status.SUCCEEDED.value, Status.CANCELLED.value})
 _LEAST, _MOST = 16, 512
 _POSITIONS = 2048
+_TRIMMED = "feed.trimmed"  # how many runs were deleted when the feed was trimmed last
+_DAY_US = 86_400_000_000
 Delete = Callable[[Sequence[RunRow]], set[bytes]]
 
 
@@ -134,10 +138,40 @@ def _weight(backend: Backend, row: RunRow, last: bool) -> int:
     return bodies + (sum(backend.chunk_sizes(row.family).values()) if last else 0)
 
 
+def forget_deleted(backend: Backend, pace: Pace, problems: list[str]) -> None:
+    """Drop the feed entries of deleted runs, and the tombstones that are old enough. Where there are problems, they are evidence, and stay."""
+    if problems:
+        return
+    try:
+        _forget_deleted(backend, pace)
+    except Damaged as error:
+        problems.append(f"the entries of deleted runs stay in the feed: {error.message}")
+
+
+def _forget_deleted(backend: Backend, pace: Pace) -> None:
+    manifest = backend.manifest()
+    deleted = str(manifest.places - manifest.runs)
+    if backend.fact(_TRIMMED) != deleted:
+        trim_feed(backend, pace)
+        if not pace.over:
+            backend.set_fact(_TRIMMED, deleted)
+    drop_tombstones(backend, pace)
+
+
+def drop_tombstones(backend: Backend, pace: Pace) -> int:
+    """Drop old tombstones, a block at a time; gives how many. Their places are still known to be those of deleted runs."""
+    before, place, gone = clock.now_us() - REMEMBERED_DAYS * _DAY_US, 0, 0
+    while not pace.over and (found := backend.tombstones(place, 1)):
+        block = block_of(found[0].place)
+        gone += backend.forget(block, before)
+        place = (block + 1) * BLOCK
+    return gone
+
+
 def trim_feed(backend: Backend, pace: Pace) -> int:
     """Drop the entries of deleted runs from the feed, bit by bit; gives how many. Positions stay as they are.
 
-    Only a backend that keeps a row for each commit has a method `trim_feed(after, most)`, which gives how many entries went.
+    Only a backend whose feed is stored has a method `trim_feed(after, most)`, which gives how many entries went.
     """
     trim = getattr(backend, "trim_feed", None)
     if trim is None:

@@ -8,6 +8,7 @@ from hashlib import sha256
 import pytest
 
 from everstep.backends.base import Backend
+from everstep.backends.forgotten import PREFIX, name_of
 from everstep.backends.upkeep import Cut
 from everstep.errors import Conflict, NotFound
 from everstep.records import ZERO, Base, Pruned, RunRow, Tag, record_fault
@@ -208,6 +209,22 @@ class TombstonesSuite(Suite):
         assert [tombstone.place for tombstone in found] == sorted({tombstone.place for tombstone in found})
         assert backend.tombstones(found[0].place, 1) == [found[1]]
         assert backend.manifest().total == self.computed(backend)
+
+    def test_old_tombstones_go_and_their_places_stay_known(self, backend: Backend) -> None:
+        for name in ("one", "two", "three"):
+            backend.delete(self.create(backend, name, checkpoints=2))
+        self.create(backend, "four")
+        assert backend.forget(0, 0) == backend.forget(1, 1 << 60) == 0
+        before = backend.manifest()
+        assert backend.forget(0, 1 << 60) == 3
+        assert backend.forget(0, 1 << 60) == 0
+        assert backend.tombstones() == []
+        assert backend.facts(PREFIX) == {name_of(0): "1-3"}
+        census, manifest = backend.census(), backend.manifest()
+        assert (census.total, census.found_total, census.tombstones) == (manifest.total, self.computed(backend), 3)
+        assert (manifest.runs, manifest.places) == (before.runs, before.places)
+        assert manifest.writes > before.writes
+        assert backend.check() == []
 
     def test_a_fork_of_a_run_that_was_deleted_meanwhile_is_refused(self, backend: Backend) -> None:
         parent = self.create(backend, "parent", checkpoints=1)

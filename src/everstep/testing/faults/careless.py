@@ -90,7 +90,7 @@ class Forgetful(Wrapper):
         if kept is not None:
             self._backend.commit(kept)
 
-    def forget(self) -> None:
+    def crash(self) -> None:
         """What a crash does."""
         self._kept = None
 

@@ -36,7 +36,7 @@ class Near:
 
     def crash(self) -> None:
         if self._forgetful:
-            self.hands.backend.forget()
+            self.hands.backend.crash()
         self.hands.store.keeper.close()
         self.ghosts.append(self.hands)
         self.time.advance(3600)

@@ -166,17 +166,17 @@ SELECT name, value, "check" FROM {schema}.facts WHERE starts_with(name, %s) ORDE
 SELECT name, value, "check" FROM {schema}.facts WHERE name = %s
 
 -- name: census
--- The manifest and all that it is made of, as one snapshot: (what, number, digest).
-SELECT 'total', total, NULL::bytea FROM {schema}.manifest
-UNION ALL SELECT 'runs', sum(runs), NULL FROM {schema}.manifest
-UNION ALL SELECT 'places', places, NULL FROM {schema}.counters
-UNION ALL SELECT 'found', NULL, "check" FROM {schema}.runs
-UNION ALL SELECT 'gone', NULL, "check" FROM {schema}.tombstones
-UNION ALL SELECT '', NULL, "check" FROM {schema}.tags
-UNION ALL SELECT '', NULL, "check" FROM {schema}.letters
-UNION ALL SELECT '', NULL, "check" FROM {schema}.pruned
-UNION ALL SELECT '', NULL, "check" FROM {schema}.bases
-UNION ALL SELECT '', NULL, "check" FROM {schema}.facts
+-- The manifest and all that it is made of, as one snapshot: (what, number, digest, places of deleted runs).
+SELECT 'total', total, NULL::bytea, NULL::text FROM {schema}.manifest
+UNION ALL SELECT 'runs', sum(runs), NULL, NULL FROM {schema}.manifest
+UNION ALL SELECT 'places', places, NULL, NULL FROM {schema}.counters
+UNION ALL SELECT 'found', NULL, "check", NULL FROM {schema}.runs
+UNION ALL SELECT 'gone', NULL, "check", NULL FROM {schema}.tombstones
+UNION ALL SELECT '', NULL, "check", NULL FROM {schema}.tags
+UNION ALL SELECT '', NULL, "check", NULL FROM {schema}.letters
+UNION ALL SELECT '', NULL, "check", NULL FROM {schema}.pruned
+UNION ALL SELECT '', NULL, "check", NULL FROM {schema}.bases
+UNION ALL SELECT '', NULL, "check", CASE WHEN starts_with(name, 'deleted:') THEN value END FROM {schema}.facts
 
 -- name: metas
 -- What serves listings by tag and meta, and what it is made from: (run, tags, meta, listed tags, listed items).

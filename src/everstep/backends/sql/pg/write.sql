@@ -147,6 +147,18 @@ DELETE FROM {schema}.run_meta m USING unnest(%s::bytea[], %s::bigint[]) AS gone 
 INSERT INTO {schema}.tombstones (pk, id, key, family, created_at, at, head_seq, head_digest, checkpoints, "check")
 SELECT * FROM unnest(%s::bigint[], %s::text[], %s::bytea[], %s::bytea[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bytea[], %s::bigint[], %s::bytea[])
 
+-- name: lock_fact
+-- Keep others from changing a fact until this transaction ends.
+SELECT pg_advisory_xact_lock(hashtextextended('{schema} fact ' || %s::text, 0))
+
+-- name: locked_fact
+-- A fact as it is now.
+SELECT name, value, "check" FROM {schema}.facts WHERE name = %s::text
+
+-- name: take_tombstones
+-- Tombstones between two places that are older than a time go.
+DELETE FROM {schema}.tombstones WHERE pk BETWEEN %s::bigint AND %s::bigint AND at < %s::bigint RETURNING pk, "check"
+
 -- name: count_deleted
 -- Change the sum in the manifest.
 SELECT {schema}.count(%s::smallint, %s::numeric, %s::integer)

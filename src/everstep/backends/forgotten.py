@@ -1,0 +1,59 @@
+"""The places of deleted runs whose tombstones were dropped, as facts of the store.
+
+    deleted:00000003    "12289-12300,12302"     the places of block 3 that belong to deleted runs, as ranges; a block has 4,096 places
+
+A tombstone takes about 200 bytes. A fact takes a few for a whole range, and still proves that nothing else was at these places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+PREFIX = "deleted:"
+BLOCK = 4096
+
+
+def block_of(place: int) -> int:
+    """Return the block that a place belongs to; block 0 begins with place 1."""
+    return (place - 1) // BLOCK
+
+
+def name_of(block: int) -> str:
+    """Return the name of a block's fact."""
+    return f"{PREFIX}{block:08}"
+
+
+def pack(places: Iterable[int]) -> str:
+    """Write places as ranges."""
+    ranges: list[list[int]] = []
+    for place in sorted(places):
+        if ranges and ranges[-1][1] == place - 1:
+            ranges[-1][1] = place
+        else:
+            ranges.append([place, place])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
+
+
+def unpack(value: str | None) -> list[range]:
+    """Read ranges. ValueError if the text does not have them."""
+    found = []
+    for part in value.split(",") if value else ():
+        first, _, last = part.partition("-")
+        found.append(range(int(first), int(last or first) + 1))
+    return found
+
+
+def joined(value: str | None, places: Iterable[int]) -> str:
+    """Add places to a fact."""
+    return pack({*places, *(place for part in unpack(value) for place in part)})
+
+
+def count(values: Iterable[str]) -> int:
+    """Count the places in facts. A fact that can't be read counts as none, so that the manifest doesn't add up."""
+    total = 0
+    for value in values:
+        try:
+            total += sum(map(len, unpack(value)))
+        except (ValueError, OverflowError):
+            continue
+    return total
