@@ -5,6 +5,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import FrameType
 
@@ -56,7 +57,7 @@ class Beside:
         self._backend = backend
         self._stop = False
         self.rows: dict[str, RunRow] = {}
-        self.heard: dict[str, list[BaseException | None]] = {}
+        self.heard: dict[str, dict[int, BaseException | None]] = {}
         self.sent: dict[str, int] = {}
         self._threads = [threading.Thread(target=self._drive, args=(f"beside-{i}", i % 2 == 1)) for i in range(BESIDE)]
         for thread in self._threads:
@@ -64,13 +65,13 @@ class Beside:
 
     def _drive(self, name: str, defer: bool) -> None:
         row = new_run(name)
-        self.heard[name] = heard = []
+        self.heard[name] = heard = {}
         self._backend.commit(Commit(row, None))
         sent = 0
         while not self._stop:
             commit = next_commit(row, b"x")
             if defer:
-                self._backend.submit(commit, heard.append)
+                self._backend.submit(commit, partial(heard.setdefault, sent))  # told again where Ctrl-C came right behind it
                 sent += 1
                 until(lambda: len(heard) > sent - 20)  # noqa: B023 - asked at once
             else:
@@ -111,7 +112,7 @@ def test_ctrl_c_at_any_moment_of_a_commit_leaves_it_made_or_not_and_harms_nobody
     assert 0 < made < interrupted, "it was interrupted on both sides of COMMIT"
     assert backend.run("mine") == row
     until(lambda: all(len(beside.heard[name]) == sent for name, sent in beside.sent.items()), "all that was handed over is settled")
-    assert {error for heard in beside.heard.values() for error in heard} <= {None}
+    assert {error for heard in beside.heard.values() for error in heard.values()} <= {None}
     assert {name: backend.run(name) for name in beside.rows} == beside.rows
     for name, last in beside.rows.items():
         assert [record.seq for record in backend.records(name, 1, last.head_seq)] == list(range(1, last.head_seq + 1))

@@ -97,7 +97,8 @@ class Backend(Upkeep, Queues, Protocol):
     def submit(self, commit: Commit, done: Done) -> None:
         """Like `commit`, without waiting: `done(None)` or `done(error)` is called from any thread, when it is settled.
 
-        Called once, and again only if it raised a MemoryError. It must not wait for the backend: others may be kept out while it is called.
+        Called once; again only if it raised a MemoryError, or if Ctrl-C interrupted the thread that called it, in the call or right after it.
+        It must not wait for the backend: others may be kept out while it is called.
         """
 
     def run(self, run: str) -> RunRow | None:

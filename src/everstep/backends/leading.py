@@ -52,7 +52,7 @@ class Work:
         return not self.begun
 
     def tell(self) -> None:
-        """Call back, once. An error of a callback is reported, but belongs to no caller of ours; without memory for the call, it is still due."""
+        """Call back. An error of a callback is reported; it belongs to no caller of ours. Interrupted, or without memory, the call is made again later."""
         if self.done is None:
             return
         try:

@@ -146,6 +146,8 @@ class AsyncRun:
 
     @staticmethod
     async def leave(run: Run, *problem: Any) -> None:
+        completions = run._root.handle._completions
+        completions.program_ended()
         if run._branches.several and (problem[1] is None or isinstance(problem[1], Exception)):
             for _ in range(TURNS):  # tasks that the program has cancelled record that
                 await asyncio.sleep(0)
@@ -158,6 +160,7 @@ class AsyncRun:
         try:
             await asyncio.shield(offload(run._leave, error))
         finally:
+            completions.end()
             owner.leave(run._root)
             signals.unwatch(run)
         run._exit_process(error)

@@ -57,6 +57,7 @@ class Completions:
         self._doomed = 0  # waits that the program is to cancel
         self._parked: list[str] = []
         self._pending = 0  # commits and short sleeps that tasks of the program wait for
+        self._over = False
 
     @property
     def replaying(self) -> bool:
@@ -87,6 +88,16 @@ class Completions:
         """Return when it is the turn of something new, which was recorded in this place: one at a time, so that a replay can give the same order."""
         if self._run._branches.several:
             await self._turn(seq)
+
+    def program_ended(self) -> None:
+        """Let nothing new begin: a task that the program left behind must not pay for a step whose result no one waits for."""
+        self._over = True
+
+    def end(self) -> None:
+        """End the tasks that still wait for their turn."""
+        for _, _, future in self._waiting:
+            future.cancel()
+        self._waiting.clear()
 
     async def cancelled(self, address: str, seconds: float) -> None:
         """Wait to be cancelled, as it was when this wait was recorded."""
@@ -177,7 +188,7 @@ class Completions:
         waiting = self._waiting
         while waiting and waiting[0][2].done():  # the program cancelled it
             heappop(waiting)
-        if not waiting:
+        if not waiting or (self._over and waiting[0][0] == inf):
             self._pumping = False
             return
         order = self._recorded_ends()

@@ -50,10 +50,12 @@ class Near:
         self.hands = Hands(self._path, self._forgetful)
 
     def end(self) -> None:
-        self.hands.do("close")
-        for ghost in self.ghosts:
-            ghost.store.close()
-        self.time.__exit__(None, None, None)
+        try:
+            self.hands.do("close")
+            for ghost in self.ghosts:
+                ghost.store.close()
+        finally:
+            self.time.__exit__(None, None, None)
 
 
 class Far:
