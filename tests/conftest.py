@@ -10,11 +10,11 @@ from hypothesis import HealthCheck, settings
 
 import everstep
 from everstep import clock as clocks
-from everstep import guard
 from everstep.ids import new_id
 from everstep.runtime import signals, workflow
 from everstep.runtime.context import frame
 from everstep.testing.postgres import Server
+from everstep.threads import guard
 
 settings.register_profile(
     "suite", deadline=None, derandomize=True, print_blob=True, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]

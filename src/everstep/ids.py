@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 
 from everstep.errors import InvalidArgument
-from everstep.shape import Shape
+from everstep.fields import Shape
 
 _ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
 _ID = re.compile(r"[^\W_][^\s@~\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff]{0,199}")

@@ -22,7 +22,7 @@ from typing import Any
 
 from ormsgpack import packb
 
-from everstep.shape import Shape, replace
+from everstep.fields import Shape, replace
 
 ZERO = bytes(32)
 MODULUS = 1 << 256

@@ -173,7 +173,7 @@ def test_a_commit_counts_although_no_memory_is_left_to_care_for_the_wal(tmp_path
     row = new_run("r")
     backend.commit(Commit(row, None))
     failing = OneFailure(start_new_thread)
-    monkeypatch.setattr("everstep.service.start_new_thread", failing)
+    monkeypatch.setattr("everstep.threads.background.start_new_thread", failing)
     for _ in range(GROW_AFTER + 1):
         commit = next_commit(row, b"x")
         backend.commit(commit)
@@ -232,7 +232,7 @@ def test_where_no_thread_is_to_be_had_a_commit_was_not_made_and_the_next_one_is(
         raise RuntimeError("can't start new thread")
 
     with monkeypatch.context() as patch:
-        patch.setattr("everstep.service.start_new_thread", no_thread)
+        patch.setattr("everstep.threads.background.start_new_thread", no_thread)
         with pytest.raises(StoreBusy, match="got no thread: can't start new thread") as raised:
             backend.submit(commit, settled.append)
     assert settled == []

@@ -21,9 +21,9 @@ OURS = (
     "everstep.backends",
     "everstep.runtime",
     "everstep.store",
-    "everstep.service",
-    "everstep.nudge",
-    "everstep.guard",
+    "everstep.threads.background",
+    "everstep.threads.wakeup",
+    "everstep.threads.guard",
     "everstep.snapshot",
 )
 

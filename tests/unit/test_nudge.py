@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from everstep.nudge import Nudge
+from everstep.threads.wakeup import Nudge
 
 
 def test_a_sleeper_is_woken() -> None:

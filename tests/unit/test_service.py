@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from everstep.errors import StoreBusy
-from everstep.service import Service
 from everstep.testing.waiting import until
+from everstep.threads.background import Service
 
 PATIENCE = 20
 
@@ -67,8 +67,8 @@ def test_one_that_dies_before_it_begins_is_started_again(monkeypatch: pytest.Mon
         asked.append(1)
         return start_new_thread(serve if len(asked) > 2 else lambda: None, arguments)
 
-    monkeypatch.setattr("everstep.service.start_new_thread", start)
-    monkeypatch.setattr("everstep.service._PATIENCE", 0.01)
+    monkeypatch.setattr("everstep.threads.background.start_new_thread", start)
+    monkeypatch.setattr("everstep.threads.background._PATIENCE", 0.01)
     turns: list[int] = []
     service = Service(lambda: turns.append(1))
     service.start()
@@ -80,8 +80,8 @@ def test_one_that_dies_before_it_begins_is_started_again(monkeypatch: pytest.Mon
 
 
 def test_where_none_begins_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("everstep.service.start_new_thread", lambda _serve, _arguments: 1)
-    monkeypatch.setattr("everstep.service._PATIENCE", 0.001)
+    monkeypatch.setattr("everstep.threads.background.start_new_thread", lambda _serve, _arguments: 1)
+    monkeypatch.setattr("everstep.threads.background._PATIENCE", 0.001)
     service = Service(lambda: None)
     for _ in range(2):
         with pytest.raises(StoreBusy, match="got no thread: none began"):
@@ -107,8 +107,8 @@ def test_one_that_begins_late_leaves_the_place_to_another(monkeypatch: pytest.Mo
 
         return start_new_thread(begin_late if len(asked) == 1 else serve, arguments)
 
-    monkeypatch.setattr("everstep.service.start_new_thread", start)
-    monkeypatch.setattr("everstep.service._PATIENCE", 0.01)
+    monkeypatch.setattr("everstep.threads.background.start_new_thread", start)
+    monkeypatch.setattr("everstep.threads.background._PATIENCE", 0.01)
     turns: list[int] = []
     service = Service(lambda: turns.append(threading.get_ident()), every=0.002)
     service.start()
@@ -126,7 +126,7 @@ def test_many_that_start_it_get_one(monkeypatch: pytest.MonkeyPatch) -> None:
         asked.append(1)
         return start_new_thread(serve, arguments)
 
-    monkeypatch.setattr("everstep.service.start_new_thread", start)
+    monkeypatch.setattr("everstep.threads.background.start_new_thread", start)
     service = Service(lambda: None)
     threads = [threading.Thread(target=service.start) for _ in range(8)]
     for thread in threads:

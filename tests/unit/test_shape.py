@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import everstep
 from everstep.codec.values import decode, encode
-from everstep.shape import Shape, as_dict, field, replace
+from everstep.fields import Shape, as_dict, field, replace
 
 
 class Ours(Shape):

@@ -15,8 +15,8 @@ from typing import Any, Protocol
 
 from everstep.backends.queues import Queues, Task
 from everstep.backends.upkeep import Upkeep
+from everstep.fields import Shape, field
 from everstep.records import Letter, Record, RunRow, Tag, Worker
-from everstep.shape import Shape, field
 
 Done = Callable[[BaseException | None], None]
 MAX_SEQ = 2**31 - 1

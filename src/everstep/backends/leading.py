@@ -18,9 +18,9 @@ from threading import get_ident
 from typing import Any, Generic, Protocol, TypeVar
 
 from everstep.backends.base import Done
-from everstep.guard import WRITER, enter
-from everstep.nudge import Nudge
-from everstep.service import Service
+from everstep.threads.background import Service
+from everstep.threads.guard import WRITER, enter
+from everstep.threads.wakeup import Nudge
 
 PATIENCE = 0.2  # seconds
 MOMENT = 1.0  # after which the thread looks for work that nobody had the memory to tell it of

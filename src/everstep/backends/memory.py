@@ -20,9 +20,9 @@ from everstep.backends.memory_queues import MemoryQueues, Waiting
 from everstep.backends.queues import Claim, Claimed, Depth, NoOrders, Place, Task
 from everstep.backends.upkeep import Census, Cut
 from everstep.errors import AlreadyQueued, Conflict, DamagedRun, EverstepError, LeaseHeld, LostLease, NotFound, RunExists, StoreClosed
-from everstep.guard import WRITER, Guard
+from everstep.fields import Shape, field, replace
 from everstep.records import ZERO, Base, Kind, Letter, Pruned, Record, RunRow, Status, Tag, Tombstone, Worker, fact_check, shift
-from everstep.shape import Shape, field, replace
+from everstep.threads.guard import WRITER, Guard
 
 T = TypeVar("T")
 

@@ -8,8 +8,8 @@ from typing import Any, Protocol
 
 from everstep import clock as clocks
 from everstep.backends.queues import ENDED, LIMITS, Claim, Depth, Limits, Place, Room, Task, settled
+from everstep.fields import Shape
 from everstep.records import Letter, RunRow
-from everstep.shape import Shape
 
 _MINUTE = 60_000_000
 _TICKS = ("claimed", "ended", "failed", "deaths")

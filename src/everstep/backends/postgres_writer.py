@@ -25,8 +25,8 @@ from everstep.backends.postgres_errors import said, translated
 from everstep.backends.postgres_quick import Quick, usable
 from everstep.backends.postgres_rows import Values
 from everstep.errors import EverstepError, InvalidArgument, StoreBusy, StoreClosed, StoreUnreachable
-from everstep.guard import enter, interrupts
-from everstep.nudge import Nudge
+from everstep.threads.guard import enter, interrupts
+from everstep.threads.wakeup import Nudge
 
 Operation = Callable[[Connection, bool], Any]
 """Something to do on a connection; told whether it may have been done before."""

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from everstep.errors import Damaged
+from everstep.fields import Shape
 from everstep.records import Letter, RunRow, Status, Worker
-from everstep.shape import Shape
 
 if TYPE_CHECKING:
     from everstep.backends.base import Commit

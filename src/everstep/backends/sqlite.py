@@ -38,8 +38,8 @@ from everstep.backends.sqlite_writer import Writer
 from everstep.backends.upkeep import Census, Cut, Gathered
 from everstep.clock import clock
 from everstep.errors import NotFound, StoreClosed
-from everstep.guard import inside, refuse_inside
 from everstep.records import Base, Letter, Pruned, Record, RunRow, Tag, Tombstone, Worker
+from everstep.threads.guard import inside, refuse_inside
 
 
 class SqliteBackend(NoOrders):

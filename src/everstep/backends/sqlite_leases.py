@@ -22,8 +22,8 @@ from everstep.backends.sqlite_paths import Place, place_of
 from everstep.backends.sqlite_rows import worker_from, worker_values
 from everstep.backends.sqlite_transaction import Transaction
 from everstep.errors import Conflict, DamagedRun, LeaseHeld, NotFound
+from everstep.fields import Shape, field
 from everstep.records import RunRow, Worker
-from everstep.shape import Shape, field
 
 _SAFE = re.compile(r"[A-Za-z0-9_-]{1,100}")
 _living: set[tuple[Place, str]] = set()

@@ -17,8 +17,8 @@ from everstep.backends.matching import wanted_scalar
 from everstep.backends.sqlite_reader import SQL, find
 from everstep.backends.sqlite_rows import newest_run, record_from
 from everstep.errors import Damaged
+from everstep.fields import Shape
 from everstep.records import Kind, Record, RunRow
-from everstep.shape import Shape
 
 _MANY = 2000
 Rows = Callable[[str, tuple[Any, ...]], list[Any]]

@@ -24,7 +24,7 @@ from everstep import system
 from everstep.backends import mounts
 from everstep.backends.sqlite_new import remove_unfinished, unfinished_names
 from everstep.errors import SecondPath
-from everstep.shape import Shape
+from everstep.fields import Shape
 
 Place = tuple[int, int, str]
 _LOOKS = 4

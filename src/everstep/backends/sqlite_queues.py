@@ -20,8 +20,8 @@ from everstep.backends.sqlite_rows import fact_from, worker_from
 from everstep.backends.sqlite_transaction import Transaction
 from everstep.clock import clock
 from everstep.errors import AlreadyQueued, Damaged, LeaseHeld, RunExists
-from everstep.nudge import Nudge
 from everstep.records import Worker
+from everstep.threads.wakeup import Nudge
 
 _MINUTE = 60_000_000
 _DAY = 24 * 60

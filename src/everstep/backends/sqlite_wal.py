@@ -20,8 +20,8 @@ from everstep import system
 from everstep.backends.sqlite_errors import NO_SPACE, write_error
 from everstep.backends.sqlite_writer import Writer
 from everstep.errors import EverstepError, StoreBusy, StoreFull
-from everstep.guard import LEASES, Guard
-from everstep.service import Service
+from everstep.threads.background import Service
+from everstep.threads.guard import LEASES, Guard
 
 MERGE_FRAMES = 700
 RETRY_FRAMES = 350

@@ -35,8 +35,8 @@ from everstep.backends.sqlite_rows import (
 from everstep.backends.sqlite_witness import Witness
 from everstep.backends.wreck import Entry, Feed, Summary
 from everstep.errors import Damaged, NewerFormat
+from everstep.fields import replace
 from everstep.records import ZERO, Base, Letter, Pruned, Record, RunRow, Tag, Tombstone
-from everstep.shape import replace
 
 T = TypeVar("T")
 _SQL = queries.load("wreck")

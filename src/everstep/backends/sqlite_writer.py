@@ -18,8 +18,8 @@ from everstep.backends.base import Done
 from everstep.backends.sqlite_errors import is_full, write_error
 from everstep.backends.sqlite_transaction import Transaction
 from everstep.errors import EverstepError, StoreBusy, StoreClosed, StoreError, StoreFailed, StoreFull
-from everstep.guard import enter, interrupts
-from everstep.nudge import Nudge
+from everstep.threads.guard import enter, interrupts
+from everstep.threads.wakeup import Nudge
 
 Operation = Callable[[Transaction, Any], Any]
 _BATCH = 1000

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from everstep.fields import Shape, field
 from everstep.records import Base, Letter, Pruned, Record, RunRow, Tag, Tombstone
-from everstep.shape import Shape, field
 
 
 class Cut(Shape):

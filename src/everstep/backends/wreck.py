@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
 from everstep.backends.queues import Task
+from everstep.fields import Shape, field
 from everstep.records import Base, Letter, Pruned, Record, RunRow, Tag, Tombstone
-from everstep.shape import Shape, field
 
 Entry = tuple[int, int, int]
 

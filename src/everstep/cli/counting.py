@@ -6,8 +6,8 @@ from collections import Counter
 from heapq import nlargest
 from typing import Any
 
+from everstep.fields import Shape, field
 from everstep.records import Kind
-from everstep.shape import Shape, field
 from everstep.store.journal import said_in
 
 _PAGE = 500

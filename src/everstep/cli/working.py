@@ -14,7 +14,7 @@ from everstep.cli.app import App
 from everstep.cli.output import FORMAT
 from everstep.cli.plain import dumps, to_json
 from everstep.cli.text import cell, duration, iso, plural
-from everstep.shape import as_dict
+from everstep.fields import as_dict
 from everstep.store.model import when
 
 _OF_ALL = ("run", "workflow", "queue", "seconds", "error", "reason")

@@ -15,7 +15,7 @@ from enum import Enum, Flag
 from typing import Any, TypeVar, overload
 
 from everstep.errors import InvalidArgument, NewerFormat, TypeConflict
-from everstep.shape import Shape
+from everstep.fields import Shape
 
 T = TypeVar("T")
 Fields = dict[str, Any]

@@ -14,7 +14,7 @@ from typing import Any
 from everstep.config.find import PROJECT
 from everstep.config.lines import lines_of
 from everstep.errors import InvalidConfig
-from everstep.shape import Shape, field
+from everstep.fields import Shape, field
 
 _AT = re.compile(r" \(at line (\d+), column \d+\)$")
 _LONGEST = 1024 * 1024

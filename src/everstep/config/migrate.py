@@ -26,7 +26,7 @@ from typing import Any
 from everstep.config.file import BadText, parsed
 from everstep.config.lines import lines_of
 from everstep.errors import InvalidConfig
-from everstep.shape import Shape, field
+from everstep.fields import Shape, field
 
 _SCHEDULES = {"manual": "manual", "on_startup": "on_open", "startup": "on_open", "on_open": "on_open"}
 _SCHEDULES |= {name: name for name in ("daily", "weekly", "monthly")}

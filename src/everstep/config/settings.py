@@ -20,9 +20,9 @@ from everstep.config.find import find_file, variables
 from everstep.config.keys import GROUPS, KEYS, LISTS, VARIABLES, Bad, nearest, seconds_of
 from everstep.config.presets import PRESETS
 from everstep.errors import InvalidArgument, InvalidConfig
+from everstep.fields import Shape, field
 from everstep.redact import Redactor
 from everstep.runtime.budget import Budget
-from everstep.shape import Shape, field
 from everstep.store.upkeep.retention import Retention
 
 _LIMITS = ("seconds", "steps", "tokens", "cost")

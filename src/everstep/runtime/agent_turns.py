@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 from everstep.clock import clock
 from everstep.codec.values import decode, encode
 from everstep.errors import EverstepError, GateTimeout, Interrupted, InvalidArgument, StepFailed, StepTimeout
+from everstep.fields import replace
 from everstep.runtime import owner
 from everstep.runtime.agent_state import AgentState, Draft, redo
 from everstep.runtime.budget import Budget, Used
 from everstep.runtime.decision import Action, Decision, message_of, replies, text_of, told_of
 from everstep.runtime.step_options import step
-from everstep.shape import replace
 
 if TYPE_CHECKING:
     from everstep.runtime.agent import AgentLoop

@@ -22,13 +22,13 @@ from everstep.runtime import abandoned, agates, owner, signals
 from everstep.runtime.asteps import adrive
 from everstep.runtime.branches import Branches
 from everstep.runtime.completions import TURNS, Completions
-from everstep.runtime.offload import offload
 from everstep.runtime.recorder import TROUBLE
 from everstep.runtime.run import Run, options_of
 from everstep.runtime.step_options import ABSENT
 from everstep.runtime.steps import Ticket, begin
 from everstep.runtime.workflow import as_workflow, workflow_of
 from everstep.store.model import Checkpoint
+from everstep.threads.offload import offload
 
 if TYPE_CHECKING:
     from everstep.runtime.host import Host
@@ -256,7 +256,7 @@ class AsyncRun:
 
     async def _write_inside(self, ticket: Ticket, error: Exception | None) -> None:
         """The same for a step that is recorded in its own transaction; the checkpoint that is due, which reads the live state, follows it."""
-        from everstep.runtime.apart import apart
+        from everstep.threads.detached import apart
 
         run = self._run
         async with self._alone:

@@ -8,9 +8,9 @@ from typing import Any
 
 from everstep.errors import AttemptLost
 from everstep.runtime import transactional
-from everstep.runtime.apart import apart
 from everstep.runtime.asteps import acall
 from everstep.runtime.steps import Ticket, Unrecorded
+from everstep.threads.detached import apart
 
 
 async def transact(ticket: Ticket, handle: Any) -> Any:

@@ -13,12 +13,12 @@ from everstep.clock import clock
 from everstep.codec.frame import unwrap
 from everstep.codec.values import decode, encode
 from everstep.errors import InvalidArgument, NotFound, Waiting
+from everstep.fields import Shape
 from everstep.records import Letter, RunRow, Status
 from everstep.runtime.context import Frame, frame
 from everstep.runtime.host import Host
 from everstep.runtime.outcome import Outcome, recorded
 from everstep.runtime.telling import ask_to_be_told
-from everstep.shape import Shape
 from everstep.store.failures import rebuilt
 from everstep.store.refs import find_run
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from everstep.codec.refusal import shown
 from everstep.errors import InvalidArgument
+from everstep.fields import Shape
 from everstep.runtime.checks import check_keys, check_number
-from everstep.shape import Shape
 
 _ROUNDING = 1e-9  # ten costs of 0.1 add up to 0.9999999999999999, and that is a budget of 1 used up
 

@@ -9,13 +9,13 @@ from typing import Any
 
 from everstep.backends.queues import Task
 from everstep.errors import EverstepError, InvalidArgument, RunExists
+from everstep.fields import Shape
 from everstep.ids import check_id, new_id
 from everstep.runtime.child import child_id
 from everstep.runtime.context import Frame, frame
 from everstep.runtime.enqueue import Enqueued, Order, commit_of, order_of, place, refuse_other_run
 from everstep.runtime.host import Host
 from everstep.runtime.run import Run
-from everstep.shape import Shape
 from everstep.store.refs import find_run
 
 MOST = 10_000

@@ -13,6 +13,7 @@ from everstep.errors import (
     StepFailed,
     Waiting,
 )  # fmt: skip
+from everstep.fields import replace
 from everstep.records import CHILD, Kind, RunRow, Status
 from everstep.runtime.context import Frame, frame
 from everstep.runtime.deaths import is_buried
@@ -21,7 +22,6 @@ from everstep.runtime.outcome import Outcome, recorded
 from everstep.runtime.recorder import TROUBLE
 from everstep.runtime.steps import given_again
 from everstep.runtime.workflow import Workflow, beginning, refuse_other, resume, start
-from everstep.shape import replace
 from everstep.store.journal import said_in
 from everstep.store.reading import newest_of
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from everstep.errors import InvalidArgument
-from everstep.shape import Shape, field
+from everstep.fields import Shape, field
 
 MAX_TEXT = 2_000
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from everstep.codec.values import Decoder, encode
 from everstep.errors import EverstepError
-from everstep.shape import Shape
+from everstep.fields import Shape
 
 MOST_PLACES = 10
 _BEFORE, _LONGEST = 60, 200  # characters of a text that are shown before a difference, and in all

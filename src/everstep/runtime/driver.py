@@ -17,8 +17,7 @@ from everstep.clock import clock
 from everstep.codec.frame import unwrap
 from everstep.codec.values import decode, encode
 from everstep.errors import AttemptLost, Interrupted, NonDeterminism, StepTimeout, StoreClosed, StoreError, Suspended, Waiting
-from everstep.guard import WRITER, Guard
-from everstep.nudge import Nudge
+from everstep.fields import replace
 from everstep.records import Kind, Letter, Record, RunRow
 from everstep.runtime import gates, playback, signals
 from everstep.runtime.account import Account
@@ -34,12 +33,13 @@ from everstep.runtime.report import Report
 from everstep.runtime.steps import Ticket, Turn
 from everstep.runtime.ticker import Ticker
 from everstep.runtime.wait import Wait
-from everstep.shape import replace
 from everstep.store.events import Event
 from everstep.store.journal import SUCCEEDED, Recorded, load_result, pack_body, result_body
 from everstep.store.model import Checkpoint, asked_for, when
 from everstep.store.store import BaseStore
 from everstep.store.writing import Entry
+from everstep.threads.guard import WRITER, Guard
+from everstep.threads.wakeup import Nudge
 
 if TYPE_CHECKING:
     from everstep.backends.transaction import Ledger

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from everstep.clock import clock
 from everstep.codec.values import encode
 from everstep.errors import Interrupted, Suspended, Waiting
+from everstep.fields import Shape, field
 from everstep.records import CHILD, Letter, RunRow, Status
 from everstep.runtime.deaths import DEAD
 from everstep.runtime.gates import keep_asleep
 from everstep.runtime.playback import taken_over
-from everstep.shape import Shape, field
 from everstep.store.journal import pack_body
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ from everstep.backends.queues import LIMITS, START, Limits, Task
 from everstep.clock import clock
 from everstep.codec.values import encode
 from everstep.errors import AlreadyQueued, InvalidArgument, RunExists
+from everstep.fields import Shape, field
 from everstep.ids import check_id, check_tag, new_id
 from everstep.records import Letter, RunRow, Status
 from everstep.runtime import awaiting, owner
@@ -24,7 +25,6 @@ from everstep.runtime.host import Host
 from everstep.runtime.outcome import Outcome
 from everstep.runtime.recorder import TROUBLE
 from everstep.runtime.run import Run
-from everstep.shape import Shape, field
 from everstep.store.model import when
 from everstep.store.query import check_text, to_meta
 from everstep.store.refs import find_run

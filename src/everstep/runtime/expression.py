@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
+from everstep.fields import Shape
 from everstep.runtime.operations import COMPARISONS, FUNCTIONS, ExpressionError, Missing, compared, member, suggestion
-from everstep.shape import Shape
 
 MOST_TEXT = 4_000
 MOST_DEPTH = 40

@@ -15,13 +15,13 @@ from everstep.clock import clock
 from everstep.codec.frame import unwrap
 from everstep.codec.values import decode, encode
 from everstep.errors import BadAnswer, DamagedFrame, DamagedRun, GateTimeout, InvalidArgument, StepFailed, Waiting
+from everstep.fields import Shape
 from everstep.records import Letter, RunRow
 from everstep.runtime import schema as shapes
 from everstep.runtime.context import current
 from everstep.runtime.instances import instance_of, plain_of
 from everstep.runtime.recorder import TROUBLE
 from everstep.runtime.step_options import check_name
-from everstep.shape import Shape
 from everstep.store.journal import FAILED, RUNNING, SUCCEEDED, pack_body
 from everstep.store.query import to_us
 

@@ -29,10 +29,10 @@ from weakref import WeakSet
 from everstep.clock import clock
 from everstep.codec.refusal import shown
 from everstep.errors import InvalidArgument, StoreClosed
-from everstep.guard import refuse_inside
+from everstep.fields import Shape, as_dict
 from everstep.runtime.checks import check_number
 from everstep.runtime.policy import is_custom
-from everstep.shape import Shape, as_dict
+from everstep.threads.guard import refuse_inside
 
 if TYPE_CHECKING:
     from asyncio import Runner

@@ -10,13 +10,13 @@ from weakref import WeakSet
 from everstep.backends.base import Backend
 from everstep.clock import clock
 from everstep.errors import InvalidArgument
-from everstep.guard import refuse_inside
 from everstep.runtime import abandoned, signals
 from everstep.runtime.hooks import Hooks
 from everstep.runtime.lease import TTL_SECONDS, Keeper
 from everstep.runtime.policy import Policy, manual
 from everstep.store.model import when
 from everstep.store.store import BaseStore
+from everstep.threads.guard import refuse_inside
 
 if TYPE_CHECKING:
     from everstep.runtime.budget import Budget

@@ -13,10 +13,10 @@ from everstep.backends.base import Backend, Commit
 from everstep.backends.queues import Claim, Claimed
 from everstep.clock import clock
 from everstep.errors import EverstepError, StoreError
-from everstep.guard import LEASES, Guard
 from everstep.ids import new_id
 from everstep.records import RunRow, Worker
-from everstep.service import Service
+from everstep.threads.background import Service
+from everstep.threads.guard import LEASES, Guard
 
 T = TypeVar("T")
 TTL_SECONDS = 12.0  # a machine that vanished is noticed in less than 15 seconds

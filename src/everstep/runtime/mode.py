@@ -7,12 +7,12 @@ from typing import Any, Literal
 
 from everstep.backends.queues import Claimed
 from everstep.errors import InvalidArgument
+from everstep.fields import Shape, field
 from everstep.runtime.account import Account
 from everstep.runtime.budget import Budget
 from everstep.runtime.hooks import Hooks
 from everstep.runtime.policy import Policy, manual
 from everstep.runtime.retry import Retry
-from everstep.shape import Shape, field
 
 Replay = Literal["normal", "validate", "republish"]
 

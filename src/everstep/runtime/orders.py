@@ -21,9 +21,9 @@ from everstep.clock import clock
 from everstep.codec.frame import unwrap
 from everstep.codec.values import decode, encode
 from everstep.errors import Damaged, EverstepError, InvalidArgument, RunExists, StoreBusy, Unstorable
+from everstep.fields import Shape
 from everstep.runtime.enqueue import Order, place
 from everstep.runtime.host import Host
-from everstep.shape import Shape
 
 _TABLE = (
     "CREATE TABLE IF NOT EXISTS everstep_orders (number INTEGER PRIMARY KEY, run TEXT NOT NULL, body BLOB NOT NULL, digest BLOB NOT NULL)"

@@ -8,11 +8,11 @@ from everstep.backends.base import Query
 from everstep.errors import (
     EverstepError,
 )  # fmt: skip
+from everstep.fields import Shape, field
 from everstep.records import CHILD, Kind, RunRow, Status
 from everstep.runtime.host import Host
 from everstep.runtime.playback import content
 from everstep.runtime.report import Report
-from everstep.shape import Shape, field
 from everstep.store.gates import Gate, open_gates
 from everstep.store.journal import RUNNING, list_steps, load_result
 from everstep.store.reading import newest_of

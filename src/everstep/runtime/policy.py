@@ -16,8 +16,8 @@ from typing import Any
 
 from everstep.codec.refusal import shown
 from everstep.errors import InvalidArgument
+from everstep.fields import Shape
 from everstep.runtime.checks import check_keys, check_number
-from everstep.shape import Shape
 
 KINDS = ("llm", "tool")
 EVENTS = ("step", "pre_step", "post_step", "gate", *KINDS, "error", "milestone")

@@ -26,7 +26,6 @@ from everstep.errors import (
     StoreError,
     TransactionUnknown,
 )
-from everstep.guard import RUN, Guard, interrupts
 from everstep.records import Kind, Letter, Record, RunRow
 from everstep.runtime.underway import Underway
 from everstep.snapshot.saver import Saver
@@ -35,6 +34,7 @@ from everstep.store.model import with_header
 from everstep.store.query import check_note, check_tags, to_meta
 from everstep.store.store import BaseStore
 from everstep.store.writing import Chain, Entry
+from everstep.threads.guard import RUN, Guard, interrupts
 
 Durability = Literal["sync", "async", "exit"]
 MOST_BEHIND = 64

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from everstep.fields import Shape, field
 from everstep.runtime.difference import Difference
-from everstep.shape import Shape, field
 
 
 class Report(Shape):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from everstep.backends.base import Backend
 from everstep.clock import clock
 from everstep.errors import EverstepError
+from everstep.fields import Shape, field
 from everstep.records import RunRow, Status
 from everstep.runtime import workflow
 from everstep.runtime.host import Host
-from everstep.shape import Shape, field
 from everstep.store.gates import open_gates
 from everstep.store.journal import read
 from everstep.store.reading import load

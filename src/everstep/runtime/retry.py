@@ -10,8 +10,8 @@ from typing import Any, Literal, get_args
 
 from everstep.codec.refusal import shown
 from everstep.errors import InvalidArgument
+from everstep.fields import Shape
 from everstep.runtime.checks import check_keys, check_number
-from everstep.shape import Shape
 
 Backoff = Literal["constant", "linear", "exponential", "fibonacci"]
 Errors = type[Exception] | str | Iterable[type[Exception] | str]

@@ -30,7 +30,6 @@ from everstep.errors import (
     RunClosed,
     RunExists,
 )
-from everstep.guard import inside
 from everstep.ids import check_id
 from everstep.records import Kind, Record, RunRow, Status
 from everstep.runtime import abandoned, deaths, gates, owner, playback, signals
@@ -56,6 +55,7 @@ from everstep.store.reading import Loaded, checked, load
 from everstep.store.refs import find_run, verified
 from everstep.store.store import BaseStore
 from everstep.store.writing import Chain
+from everstep.threads.guard import inside
 
 _CHECKPOINT = Kind.CHECKPOINT.value
 

@@ -20,11 +20,11 @@ from everstep.clock import clock
 from everstep.codec.frame import unwrap
 from everstep.codec.values import decode, encode
 from everstep.errors import Damaged, EverstepError, InvalidArgument, NotFound, RunExists, StoreError
+from everstep.fields import Shape
 from everstep.ids import check_tag
 from everstep.runtime import enqueue as queueing
 from everstep.runtime import workflow as flows
 from everstep.runtime.host import Host
-from everstep.shape import Shape
 
 Missed = Literal["once", "skip", "all"]
 PREFIX, FIRED = "schedule:", "fired:"

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 
 from everstep.errors import InvalidArgument
+from everstep.fields import Shape, replace
 from everstep.runtime.context import warn_if_stray
 from everstep.runtime.owner import place
 from everstep.runtime.retry import Retry
-from everstep.shape import Shape, replace
 
 F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")

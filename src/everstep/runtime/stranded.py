@@ -12,11 +12,11 @@ from typing import NamedTuple
 from everstep.backends.base import Backend, Query
 from everstep.backends.queues import Place
 from everstep.errors import EverstepError
+from everstep.fields import Shape
 from everstep.records import RunRow, Status
 from everstep.runtime.host import Host
 from everstep.runtime.presence import Said, said_of
 from everstep.runtime.workflow import beginning
-from everstep.shape import Shape
 from everstep.store.driven import driven, has_begun, may_drive
 from everstep.store.refs import verified
 

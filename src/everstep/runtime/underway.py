@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from everstep.nudge import Nudge
+from everstep.threads.wakeup import Nudge
 
 _MOMENT = 0.5  # seconds: a signal that comes just before a wait is heard after it
 

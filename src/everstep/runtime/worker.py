@@ -36,20 +36,20 @@ from everstep.errors import (
     TransactionUnknown,
     UnknownWorkflow,
 )
+from everstep.fields import Shape, field
 from everstep.records import RunRow, Status
 from everstep.runtime import operate, orders, schedules, signals
 from everstep.runtime import workflow as flows
-from everstep.runtime.bell import Bell
 from everstep.runtime.crew import Crew
 from everstep.runtime.deaths import DEAD, MAX_DEATHS, counted, give_back, recorded_deaths
 from everstep.runtime.enqueue import DEFAULT, check_queue
 from everstep.runtime.host import Host
-from everstep.runtime.offload import offload
 from everstep.runtime.outcome import Outcome
 from everstep.runtime.presence import Presence
 from everstep.runtime.suspects import Suspects
-from everstep.shape import Shape, field
 from everstep.store.places import restore_places
+from everstep.threads.bell import Bell
+from everstep.threads.offload import offload
 
 LOOK_SECONDS = 1.0
 ORPHANS_SECONDS = 5.0

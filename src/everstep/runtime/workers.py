@@ -6,10 +6,10 @@ from collections import defaultdict
 from datetime import datetime
 
 from everstep.backends.base import Query
+from everstep.fields import Shape
 from everstep.records import Status
 from everstep.runtime.host import Host
 from everstep.runtime.presence import Said, said_of
-from everstep.shape import Shape
 from everstep.store.model import when
 
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from everstep.codec.kinds import Unknown
 from everstep.codec.values import Decoder, encode, unfindable
-from everstep.shape import Shape
+from everstep.fields import Shape
 from everstep.snapshot.align import aligned
 from everstep.snapshot.delta import Op, Path, apply, fields_of, inside, same
 

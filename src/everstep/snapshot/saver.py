@@ -16,7 +16,7 @@ from typing import Any
 
 from everstep.codec.values import Decoder, encode
 from everstep.errors import EverstepError, LimitExceeded, Unstorable
-from everstep.shape import Shape, field
+from everstep.fields import Shape, field
 from everstep.snapshot import collect
 from everstep.snapshot.base import NOTHING, Known, build_base
 from everstep.snapshot.delta import apply, joined

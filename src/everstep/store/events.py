@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from everstep.shape import Shape, field
+from everstep.fields import Shape, field
 
 
 class Event(Shape, frozen=True):

@@ -7,8 +7,8 @@ from typing import Any
 
 from everstep.backends.base import Backend
 from everstep.codec.values import decode
+from everstep.fields import Shape
 from everstep.records import Kind, Record, RunRow
-from everstep.shape import Shape
 from everstep.store.journal import name_of, open_body, read
 from everstep.store.model import when
 

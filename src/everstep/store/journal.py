@@ -25,8 +25,8 @@ from everstep.backends.base import Backend
 from everstep.codec.frame import unwrap
 from everstep.codec.values import Decoder, decode, encode, revived
 from everstep.errors import DamagedFrame, DamagedRecord, EverstepError
+from everstep.fields import Shape, field
 from everstep.records import Kind, Record, RunRow
-from everstep.shape import Shape, field
 from everstep.snapshot.loader import Loader
 from everstep.snapshot.saver import Saver
 from everstep.store.model import when

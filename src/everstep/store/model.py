@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from typing import Any, Generic, TypeVar, cast
 
 from everstep.errors import DamagedFrame
+from everstep.fields import Shape
 from everstep.records import CHILD, Record, RunRow
-from everstep.shape import Shape
 
 T = TypeVar("T")
 

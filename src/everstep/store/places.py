@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from everstep.backends.base import Backend, Commit, Query
 from everstep.backends.queues import Place, Task, settled, task_of
 from everstep.errors import Conflict, Damaged, LostLease
+from everstep.fields import Shape
 from everstep.records import Kind, Letter, Record, RunRow, Status
-from everstep.shape import Shape
 from everstep.store.journal import said_in
 
 _LOOKS = 5

@@ -14,8 +14,8 @@ from everstep.backends.base import Backend
 from everstep.codec.frame import unwrap
 from everstep.codec.values import Decoder, revived
 from everstep.errors import Damaged, DamagedRecord, DamagedRun, MissingHead, PrunedCheckpoint, RunDeleted
+from everstep.fields import Shape
 from everstep.records import ZERO, Base, Kind, Pruned, Record, RunRow, record_fault
-from everstep.shape import Shape
 from everstep.snapshot.delta import Op, apply
 from everstep.snapshot.loader import Loader
 from everstep.snapshot.saver import NO_DELTA

@@ -16,8 +16,8 @@ from everstep.codec.kinds import Unknown, kind_named, revive
 from everstep.codec.refusal import shown
 from everstep.codec.values import FROZEN, Decoder
 from everstep.errors import Damaged, EverstepError, StoreClosed
+from everstep.fields import Shape
 from everstep.records import Kind, Record, RunRow
-from everstep.shape import Shape
 from everstep.snapshot.loader import Loader
 from everstep.store.journal import CHUNKED, INLINE, open_body
 from everstep.store.reading import load

@@ -12,8 +12,8 @@ from everstep.backends.base import MAX_SEQ, Commit
 from everstep.clock import clock
 from everstep.codec.frame import Framer
 from everstep.errors import IllegalTransition, LimitExceeded
+from everstep.fields import Shape
 from everstep.records import ZERO, Kind, RunRow, Status, make_record
-from everstep.shape import Shape
 from everstep.snapshot.saver import Saved
 
 

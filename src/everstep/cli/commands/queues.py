@@ -8,8 +8,8 @@ from everstep.cli import depths
 from everstep.cli.app import App
 from everstep.cli.app import command as make
 from everstep.cli.text import cell
+from everstep.fields import as_dict
 from everstep.runtime.enqueue import Queue
-from everstep.shape import as_dict
 
 
 @make("queues")

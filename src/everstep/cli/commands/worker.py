@@ -17,8 +17,8 @@ from everstep.cli.output import unheard
 from everstep.cli.refs import QUEUE
 from everstep.cli.working import Lines, Listener, Silence
 from everstep.errors import InvalidArgument
+from everstep.fields import as_dict
 from everstep.runtime.workflow import known
-from everstep.shape import as_dict
 
 
 @make("worker")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from everstep.shape import Shape
+from everstep.fields import Shape
 
 
 class Killed(Shape, frozen=True):

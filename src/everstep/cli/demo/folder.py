@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from everstep.errors import InvalidArgument, ReadOnly, StoreBusy
-from everstep.shape import Shape
+from everstep.fields import Shape
 
 STORE = "store.db"
 MARK = "everstep-demo.txt"

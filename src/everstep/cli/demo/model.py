@@ -10,7 +10,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from everstep.shape import Shape
+from everstep.fields import Shape
 
 SECONDS = 0.55
 DOLLARS_READ, DOLLARS_WRITTEN = 15 / 1_000_000, 75 / 1_000_000  # for each token, as a large model costs

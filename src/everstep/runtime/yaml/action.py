@@ -9,10 +9,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from everstep.fields import Shape
 from everstep.runtime.schema import check, to_schema
 from everstep.runtime.yaml.nodes import Node, Reader, describe
 from everstep.runtime.yaml.value import Value, read_expression, read_value
-from everstep.shape import Shape
 
 RUN_KEYS = ("python", "shell", "cwd", "env", "ok")
 GATE_KEYS = ("ask", "choices", "schema", "timeout", "default", "condition", "on_pass", "on_fail", "max_rounds")

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from everstep.errors import InvalidArgument
+from everstep.fields import Shape
 from everstep.runtime.budget import Budget
 from everstep.runtime.operations import suggestion
 from everstep.runtime.policy import Policy
@@ -18,7 +19,6 @@ from everstep.runtime.yaml.nodes import Node, Reader, describe, read
 from everstep.runtime.yaml.plan import References, check_jumps, ordered, steps_of
 from everstep.runtime.yaml.step import ID, NAME, Entry, Step, read_entry, read_retry
 from everstep.runtime.yaml.value import Value, read_value
-from everstep.shape import Shape
 
 KEYS = ("name", "version", "description", "inputs", "state", "policy", "retry", "budget", "timeout", "steps", "result")
 TAKEN = ("id",)  # what `store.start` takes for itself

@@ -13,8 +13,8 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NoReturn
 
 from everstep.errors import EverstepError, InvalidArgument, InvalidWorkflow
+from everstep.fields import Shape, field
 from everstep.runtime.operations import suggestion
-from everstep.shape import Shape, field
 
 try:
     import yaml

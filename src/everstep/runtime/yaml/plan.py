@@ -10,12 +10,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
+from everstep.fields import replace
 from everstep.runtime.operations import suggestion
 from everstep.runtime.yaml.action import NEXT, Gate
 from everstep.runtime.yaml.nodes import Reader
 from everstep.runtime.yaml.step import Entry, Group, Step
 from everstep.runtime.yaml.value import Value
-from everstep.shape import replace
 
 OF_A_STEP = ("result", "status", "passed")
 Needs = Mapping[str, Mapping[str, int]]  # a name, the names that it needs, the line of each

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from everstep.errors import InvalidWorkflow
+from everstep.fields import Shape
 from everstep.runtime.off import OffRun
 from everstep.runtime.operations import ExpressionError
 from everstep.runtime.run import Run
 from everstep.runtime.yaml.value import Value
-from everstep.shape import Shape
 
 
 class Ended(Shape, frozen=True):

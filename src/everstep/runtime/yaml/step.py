@@ -9,11 +9,11 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+from everstep.fields import Shape
 from everstep.runtime.retry import Retry
 from everstep.runtime.yaml.action import NEXT, RUN_KEYS, Call, Command, Gate, read_gate, read_run
 from everstep.runtime.yaml.nodes import Node, Reader
 from everstep.runtime.yaml.value import Value, read_expression, read_value
-from everstep.shape import Shape
 
 WORK_KEYS = ("id", "run", "with", "needs", "when", "for_each", "concurrency", "retry", "timeout", "kind", "save", "description")
 GATE_KEYS = ("id", "gate", "needs", "when", "save", "description")

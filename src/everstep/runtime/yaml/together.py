@@ -12,8 +12,8 @@ from contextvars import copy_context
 from typing import Any
 
 from everstep.errors import Suspended, Waiting
+from everstep.fields import Shape, field
 from everstep.runtime.yaml.shell import wait_for
-from everstep.shape import Shape, field
 
 
 class Task(Shape):

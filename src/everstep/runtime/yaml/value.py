@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from everstep.codec.values import decode, encode
+from everstep.fields import Shape
 from everstep.runtime.expression import Expression, Names, parse, parse_template
 from everstep.runtime.operations import ExpressionError, as_text
 from everstep.runtime.yaml.nodes import Node, Reader
-from everstep.shape import Shape
 
 
 def copied(value: Any) -> Any:

@@ -13,8 +13,8 @@ from ormsgpack import packb
 
 from everstep.codec.frame import unwrap
 from everstep.errors import Damaged
+from everstep.fields import replace
 from everstep.records import Record
-from everstep.shape import replace
 
 _LONGEST = 16 * 1024
 _MOST_BYTES = 1 << 30  # of rows and records to hash in all: some seconds

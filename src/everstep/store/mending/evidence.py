@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from everstep.fields import replace
 from everstep.records import ZERO, Record, chain
-from everstep.shape import replace
 
 
 class _Link(NamedTuple):

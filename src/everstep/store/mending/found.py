@@ -14,8 +14,8 @@ from typing import TypeVar
 from everstep.backends.wreck import Feed, Wreck
 from everstep.codec.frame import unwrap
 from everstep.errors import Damaged
+from everstep.fields import Shape, field, replace
 from everstep.records import ZERO, Base, Letter, Pruned, Record, RunRow, Status, Tag
-from everstep.shape import Shape, field, replace
 from everstep.store.journal import said_in
 from everstep.store.mending.bits import Checked, Healer
 from everstep.store.mending.evidence import prove

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from itertools import groupby
 
-from everstep.shape import Shape, field
+from everstep.fields import Shape, field
 
 _SHOWN = 50
 

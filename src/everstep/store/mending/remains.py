@@ -15,8 +15,8 @@ from everstep.clock import clock
 from everstep.codec.frame import Framer
 from everstep.codec.values import encode
 from everstep.errors import Damaged
+from everstep.fields import Shape, field, replace
 from everstep.records import ZERO, Base, Kind, Letter, Pruned, Record, RunRow, Status, Tag, chain, make_record
-from everstep.shape import Shape, field, replace
 from everstep.snapshot.loader import Fetch
 from everstep.store.journal import pack_body, said_in
 from everstep.store.mending.losses import Loss

@@ -16,8 +16,8 @@ from everstep.backends.wreck import Builder, Entry, Feed, Summary, Wreck
 from everstep.clock import clock
 from everstep.codec.frame import Framer
 from everstep.errors import Damaged, NotAStore, StoreError
+from everstep.fields import Shape, field
 from everstep.records import ZERO, Tombstone, fact_check, shift
-from everstep.shape import Shape, field
 from everstep.store.mending.bits import Checked, Healer
 from everstep.store.mending.found import Finder, Found
 from everstep.store.mending.losses import Loss, Repaired

@@ -15,8 +15,8 @@ from everstep.backends.base import Backend
 from everstep.codec.frame import unwrap
 from everstep.codec.values import Decoder, revived
 from everstep.errors import Damaged, PrunedCheckpoint
+from everstep.fields import Shape, field
 from everstep.records import ZERO, Base, Kind, Pruned, Record, RunRow, record_fault
-from everstep.shape import Shape, field
 from everstep.snapshot.delta import apply
 from everstep.snapshot.loader import Loader
 from everstep.snapshot.saver import NO_DELTA

@@ -13,8 +13,8 @@ from typing import Any
 from everstep.codec.frame import Framer, unwrap
 from everstep.codec.values import Decoder
 from everstep.errors import Damaged, EverstepError
+from everstep.fields import Shape, field, replace
 from everstep.records import Base, Kind, Pruned, Record, RunRow
-from everstep.shape import Shape, field, replace
 from everstep.snapshot.delta import apply
 from everstep.snapshot.loader import Fetch, Loader
 from everstep.snapshot.saver import NO_DELTA, Saver

@@ -8,8 +8,8 @@ from itertools import pairwise
 from everstep.backends.base import Backend
 from everstep.codec.frame import unwrap
 from everstep.errors import Damaged
+from everstep.fields import Shape
 from everstep.records import Base, Letter, Pruned, RunRow, Tag
-from everstep.shape import Shape
 from everstep.store.proof.report import Problem
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
-from everstep.shape import Shape, field
+from everstep.fields import Shape, field
 
 Level = Literal["ok", "warn", "bad"]
 _LEVELS: tuple[Level, ...] = ("ok", "warn", "bad")

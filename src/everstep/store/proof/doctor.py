@@ -17,8 +17,8 @@ from everstep.backends.base import Backend, Query
 from everstep.backends.queues import LIMITS, Limits
 from everstep.codec.frame import Framer
 from everstep.errors import EverstepError, StoreClosed
+from everstep.fields import Shape, field
 from everstep.records import RunRow, Status
-from everstep.shape import Shape, field
 from everstep.store.proof import server
 from everstep.store.proof.checkup import Checkup, Finding, Level
 from everstep.store.proof.naive import naive_size, shown_size

@@ -14,8 +14,8 @@ from everstep.backends.base import Backend
 from everstep.codec.frame import Framer
 from everstep.codec.values import encode
 from everstep.errors import Damaged, LimitExceeded, NotFound, Unstorable
+from everstep.fields import Shape
 from everstep.records import Pruned, RunRow
-from everstep.shape import Shape
 from everstep.store import reading
 
 _MOST_US = 1_000_000

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from typing import Any, Literal
 
-from everstep.shape import Shape, field
+from everstep.fields import Shape, field
 
 Depth = Literal["quick", "records", "full"]
 

@@ -12,8 +12,8 @@ from everstep.backends.base import Backend
 from everstep.codec.frame import unwrap
 from everstep.codec.values import Decoder
 from everstep.errors import Damaged, EverstepError, StoreClosed
+from everstep.fields import Shape, field
 from everstep.records import ZERO, Kind, Pruned, Record, RunRow, record_fault
-from everstep.shape import Shape, field
 from everstep.snapshot.saver import NO_DELTA
 from everstep.store.ahead import Ahead
 from everstep.store.bodies import contents

@@ -19,8 +19,8 @@ from everstep.backends.base import Backend, Query
 from everstep.clock import clock
 from everstep.codec.frame import Framer
 from everstep.errors import Damaged, EverstepError, InvalidArgument
+from everstep.fields import Shape, field
 from everstep.records import RunRow
-from everstep.shape import Shape, field
 from everstep.store.model import when
 from everstep.store.pace import Pace, Progress
 from everstep.store.refs import find_run

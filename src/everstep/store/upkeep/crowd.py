@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from math import inf
 
 from everstep.backends.base import Backend
+from everstep.fields import Shape, field
 from everstep.records import Kind
-from everstep.shape import Shape, field
 from everstep.store.reachable import Reach, contents_of
 from everstep.store.upkeep.plan import base_content, source_of
 from everstep.store.upkeep.retention import Decision, fewest

@@ -12,8 +12,8 @@ from everstep.backends.base import Backend
 from everstep.backends.forgotten import BLOCK, block_of
 from everstep.clock import clock
 from everstep.errors import Damaged
+from everstep.fields import Shape
 from everstep.records import CHILD, RunRow, Status
-from everstep.shape import Shape
 from everstep.store.ahead import AT_ONCE, ahead_of
 from everstep.store.cursor import REMEMBERED_DAYS
 from everstep.store.pace import Pace

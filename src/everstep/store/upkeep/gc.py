@@ -14,8 +14,8 @@ from collections.abc import Collection, Iterator, Sequence
 from everstep.backends.base import Backend, Query
 from everstep.codec.frame import unwrap
 from everstep.errors import Damaged
+from everstep.fields import Shape, field
 from everstep.records import RunRow
-from everstep.shape import Shape, field
 from everstep.store.ahead import ahead_of
 from everstep.store.pace import Pace, TimeOver
 from everstep.store.reachable import Reach, contents_of

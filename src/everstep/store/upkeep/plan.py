@@ -16,8 +16,8 @@ from itertools import groupby
 from everstep.backends.base import Backend
 from everstep.codec.frame import Framer, unwrap
 from everstep.errors import DamagedRecord
+from everstep.fields import Shape, field
 from everstep.records import RunRow
-from everstep.shape import Shape, field
 from everstep.snapshot.base import build_base
 from everstep.store.reachable import Reach
 from everstep.store.reading import load

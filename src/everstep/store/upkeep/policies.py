@@ -16,8 +16,8 @@ from typing import Any
 
 from everstep.backends.base import Backend
 from everstep.errors import Damaged, InvalidArgument
+from everstep.fields import Shape
 from everstep.records import RunRow
-from everstep.shape import Shape
 from everstep.store.query import check_text
 from everstep.store.refs import find_run
 from everstep.store.upkeep.retention import Retention

@@ -12,8 +12,8 @@ from everstep.backends.base import Backend
 from everstep.clock import clock
 from everstep.codec.frame import Framer
 from everstep.errors import Conflict, Damaged, NotFound, PrunedCheckpoint
+from everstep.fields import Shape, field
 from everstep.records import RunRow, Status
-from everstep.shape import Shape, field
 from everstep.store.pace import Pace, TimeOver
 from everstep.store.reachable import Reach
 from everstep.store.upkeep.crowd import Member, crowded_out, dropped_by_limit, held_by

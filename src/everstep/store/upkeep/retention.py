@@ -15,8 +15,8 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from everstep.codec.refusal import shown
 from everstep.errors import InvalidArgument
+from everstep.fields import Shape, as_dict
 from everstep.ids import check_tag
-from everstep.shape import Shape, as_dict
 
 Completed = Literal["all", "final", "delete"]
 PROTECTED = ("milestone", "release", "backup")

@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterator
 from everstep.backends.base import Backend, Query
 from everstep.codec.frame import unwrap
 from everstep.errors import Conflict, Damaged, DamagedRecord, DamagedRun
+from everstep.fields import Shape, field
 from everstep.records import ZERO, Base, Kind, Pruned, Record, RunRow, record_fault
-from everstep.shape import Shape, field
 from everstep.snapshot.saver import NO_DELTA
 from everstep.store.journal import said_in
 from everstep.store.model import asked_for, header_of

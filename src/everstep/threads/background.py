@@ -12,8 +12,8 @@ from collections.abc import Callable
 from threading import Lock, get_ident
 
 from everstep.errors import StoreBusy
-from everstep.guard import WRITER, Guard
-from everstep.nudge import Nudge
+from everstep.threads.guard import WRITER, Guard
+from everstep.threads.wakeup import Nudge
 
 _TRIES = 10
 _PATIENCE = 0.5  # seconds that a thread has to begin; one that comes later finds its place taken, and goes

@@ -1,0 +1,1 @@
+"""Threads, how they wake each other up, and the locks of stores."""
