@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 import everstep
 from everstep.config.file import read
 from everstep.config.find import find_file
-from everstep.config.lines import lines_of
 from everstep.config.settings import faults, load
+from everstep.config.toml_lines import lines_of
 from everstep.errors import InvalidConfig
 
 

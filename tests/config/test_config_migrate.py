@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from everstep.config.migrate import modern, rewritten
+from everstep.config.legacy_keys import modern, rewritten
 from everstep.config.settings import faults, load
 from everstep.errors import InvalidConfig
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from everstep.config import settings as config
 from everstep.config.keys import GROUPS, KEYS, VARIABLES
-from everstep.config.migrate import _MEANINGS, rewritten
+from everstep.config.legacy_keys import _MEANINGS, rewritten
 from everstep.errors import InvalidConfig
 
 _scalars = (

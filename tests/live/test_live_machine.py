@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
 
 from everstep.codec.values import Decoder, encode
-from everstep.snapshot.collect import state_of
 from everstep.snapshot.delta import apply
+from everstep.snapshot.delta_builder import state_of
 from everstep.snapshot.loader import Loader
 from everstep.snapshot.saver import NO_DELTA, Saver
 

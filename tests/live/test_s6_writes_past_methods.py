@@ -11,9 +11,9 @@ import pytest
 
 import everstep
 from everstep.codec.values import Decoder, encode
-from everstep.snapshot import collect, saver, tree
-from everstep.snapshot.collect import state_of
+from everstep.snapshot import delta_builder, saver, tree
 from everstep.snapshot.delta import apply
+from everstep.snapshot.delta_builder import state_of
 from everstep.snapshot.loader import Loader
 from everstep.snapshot.saver import NO_DELTA, Saver
 
@@ -264,8 +264,8 @@ def test_S6_random_lives_with_hidden_writes(small: None, block: int, monkeypatch
 
 
 def test_S6_canary_a_saver_that_never_looks_is_caught(small: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(collect, "overlooked", lambda tracker: (0, 0))
-    monkeypatch.setattr(collect, "met", lambda tracker: [])
+    monkeypatch.setattr(delta_builder, "overlooked", lambda tracker: (0, 0))
+    monkeypatch.setattr(delta_builder, "met", lambda tracker: [])
     monkeypatch.setattr(tree.Builder, "_refuse_strayed", lambda self, value: None)
     caught = 0
     for seed in range(20):

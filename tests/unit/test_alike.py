@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from everstep.codec.kinds import Unknown
 from everstep.codec.values import Decoder, encode
-from everstep.snapshot.alike import alike
 from everstep.snapshot.delta import apply, difference
+from everstep.snapshot.equality import alike
 from everstep.snapshot.saver import Saver
 from everstep.snapshot.view import LazyLoader
 

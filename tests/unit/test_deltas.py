@@ -12,7 +12,7 @@ from everstep.codec.kinds import Unknown
 from everstep.codec.values import Decoder, encode
 from everstep.snapshot.delta import apply, difference
 from everstep.snapshot.diff import between, patch
-from everstep.snapshot.shadow import Shadow
+from everstep.snapshot.untracked import Shadow
 
 SCALARS = st.one_of(
     st.none(),

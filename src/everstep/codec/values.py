@@ -78,7 +78,7 @@ def encode(value: Any, path: str = "state") -> bytes:
     try:
         return pack(value, hook)
     except (TypeError, ValueError, RecursionError, EverstepError) as error:
-        from everstep.codec.refusal import explain  # only when it is needed, and it needs this module
+        from everstep.codec.explain import explain  # only when it is needed, and it needs this module
 
         explain(value, path)
         raise Unstorable(path, f"cannot be stored: {error}") from error

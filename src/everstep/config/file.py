@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from everstep.config.find import PROJECT
-from everstep.config.lines import lines_of
+from everstep.config.toml_lines import lines_of
 from everstep.errors import InvalidConfig
 from everstep.fields import Shape, field
 

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from everstep.codec.explain import shown
 from everstep.codec.frame import Framer
-from everstep.codec.refusal import shown
-from everstep.config import migrate
+from everstep.config import legacy_keys
 from everstep.config.file import Document, read
 from everstep.config.find import find_file, variables
 from everstep.config.keys import GROUPS, KEYS, LISTS, VARIABLES, Bad, nearest, seconds_of
@@ -145,7 +145,7 @@ class _Reading:
         document = self._document
         if document is None:
             return
-        modern = migrate.modern(document.table)
+        modern = legacy_keys.modern(document.table)
         self.notes = [f"{document.place(old.key)}: {old.note}" for old in modern.old]
         for old in modern.bad:
             self._fault(old.note, document.place(old.key), old.key, document.table.get(old.key))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from math import isfinite
 from typing import Any
 
-from everstep.codec.refusal import shown
+from everstep.codec.explain import shown
 from everstep.errors import InvalidArgument
 
 

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from everstep.clock import clock
-from everstep.codec.refusal import shown
+from everstep.codec.explain import shown
 from everstep.errors import InvalidArgument, StoreClosed
 from everstep.fields import Shape, as_dict
 from everstep.runtime.checks import check_number

@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from everstep.codec.refusal import shown
+from everstep.codec.explain import shown
 from everstep.errors import InvalidArgument
 from everstep.fields import Shape
 from everstep.runtime.checks import check_keys, check_number

@@ -22,7 +22,7 @@ from enum import Enum
 from math import isfinite
 from typing import Any, NoReturn
 
-from everstep.codec.refusal import shown
+from everstep.codec.explain import shown
 from everstep.errors import InvalidArgument
 from everstep.runtime.instances import plain_of
 from everstep.runtime.pattern import MOST_STATES, Steps, Unbounded, compiled

@@ -17,7 +17,7 @@ from typing import Any
 from everstep.codec.values import Decoder, encode
 from everstep.errors import EverstepError, LimitExceeded, Unstorable
 from everstep.fields import Shape, field
-from everstep.snapshot import collect
+from everstep.snapshot import delta_builder
 from everstep.snapshot.base import NOTHING, Known, build_base
 from everstep.snapshot.delta import apply, joined
 from everstep.snapshot.tracked import Strayed, Tracker
@@ -44,7 +44,7 @@ class Saver:
     def __init__(self, wrap: Callable[[bytes], bytes], checking: bool = False):
         self._wrap = wrap
         self._checking = checking
-        self._tracker = collect.start(None)
+        self._tracker = delta_builder.start(None)
         self._known: Known = NOTHING  # the chunks that the last base reaches
         self._deltas = 0
         self._delta_bytes = 0
@@ -58,14 +58,14 @@ class Saver:
     def begin(self, state: Any) -> None:
         """Take an initial state that is not stored yet."""
         try:
-            self._tracker = collect.forget(collect.start(state))
+            self._tracker = delta_builder.forget(delta_builder.start(state))
         except (TypeError, ValueError, RecursionError, Unstorable, LimitExceeded):
             _explain(state)
             raise
 
     def go_on(self, state: Any, deltas: int, delta_bytes: int) -> None:
         """Take a state that was loaded, together with how far behind its base is."""
-        self._tracker = collect.start(state)
+        self._tracker = delta_builder.start(state)
         self._deltas, self._delta_bytes = deltas, delta_bytes
         self._base_bytes = delta_bytes
         self._whole = False
@@ -74,15 +74,15 @@ class Saver:
 
     @property
     def state(self) -> Any:
-        return collect.state_of(self._tracker)
+        return delta_builder.state_of(self._tracker)
 
     @state.setter
     def state(self, value: Any) -> None:
-        collect.replace_state(self._tracker, value)
+        delta_builder.replace_state(self._tracker, value)
 
     def hand_in(self, value: Any) -> None:
         """Take an object of the program's own as the state, to be compared with the last one."""
-        collect.hand_in(self._tracker, value)
+        delta_builder.hand_in(self._tracker, value)
 
     def build(self, whole: bool = False, thorough: bool = False) -> Saved:
         """What the next checkpoint writes; with `whole`, a base in any case. On an error nothing is lost: the next one says everything.
@@ -93,7 +93,7 @@ class Saver:
             self._look_at_edits()
         try:
             saved = self._build(whole, thorough or self._checking)
-            collect.settle(self._tracker)
+            delta_builder.settle(self._tracker)
         except BaseException as error:
             self.lost()
             if isinstance(error, Strayed):
@@ -123,7 +123,7 @@ class Saver:
 
     def _look(self) -> int:
         """Look at every container; how many were found to have been written past their methods."""
-        found, self._containers = collect.overlooked(self._tracker)
+        found, self._containers = delta_builder.overlooked(self._tracker)
         self._looks = 0
         return found
 
@@ -133,9 +133,9 @@ class Saver:
 
     def _delta(self) -> bytes:
         """What has changed. Encoding it may meet more, as long as there is something that was not known before."""
-        delta = collect.packed(collect.collect(self._tracker))
-        while collect.met(self._tracker):
-            delta = joined(delta, collect.packed(collect.collect(self._tracker)))
+        delta = delta_builder.packed(delta_builder.collect(self._tracker))
+        while delta_builder.met(self._tracker):
+            delta = joined(delta, delta_builder.packed(delta_builder.collect(self._tracker)))
         return delta
 
     def _base_due(self, size: int, whole: bool) -> bool:
@@ -168,7 +168,7 @@ class Saver:
 
     def lost(self) -> None:
         """What was built was not stored, or nobody knows: forget all that was believed to be stored."""
-        self._tracker = collect.forget(self._tracker)
+        self._tracker = delta_builder.forget(self._tracker)
         self._known = NOTHING
         self._whole = True
         self._deltas = self._delta_bytes = self._base_bytes = 0
@@ -181,7 +181,7 @@ class Saver:
 
 
 def _explain(state: Any) -> None:
-    from everstep.codec.refusal import explain
+    from everstep.codec.explain import explain
 
     explain(state)
 

@@ -20,7 +20,7 @@ from operator import is_
 from typing import Any, SupportsIndex
 
 from everstep.codec.values import FROZEN, transparent
-from everstep.snapshot.pieces import replaced
+from everstep.snapshot.list_edits import replaced
 
 SET, NEW, DELETED, AGAIN = range(4)  # of a key since the last checkpoint: changed in place, added, removed, removed and added again
 LONG_TEXT = 512

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
 from everstep.backends.base import Backend, Query
+from everstep.codec.explain import shown
 from everstep.codec.frame import unwrap
 from everstep.codec.kinds import Unknown, kind_named, revive
-from everstep.codec.refusal import shown
 from everstep.codec.values import FROZEN, Decoder
 from everstep.errors import Damaged, EverstepError, StoreClosed
 from everstep.fields import Shape

@@ -56,7 +56,7 @@ def validate(app: App, file: str | None) -> int:
 @click.option("--dry-run", is_flag=True, help="Change nothing; print what would be written.")
 def migrate(app: App, file: str | None, dry_run: bool) -> None:
     """Rewrite older keys of a configuration file as today's."""
-    from everstep.config.migrate import rewritten
+    from everstep.config.legacy_keys import rewritten
 
     path = _file(app, file)
     text, changes = rewritten(path.read_text(encoding="utf-8"))

@@ -13,8 +13,8 @@ from typing import Any
 from everstep.codec.frame import unwrap
 from everstep.codec.values import Decoder
 from everstep.errors import Damaged, DamagedChunk
-from everstep.snapshot.alike import alike
 from everstep.snapshot.delta import apply
+from everstep.snapshot.equality import alike
 from everstep.snapshot.loader import Entry
 from everstep.snapshot.saver import NO_DELTA
 from everstep.snapshot.view import LazyLoader

@@ -13,7 +13,7 @@ from math import inf
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple, get_args
 
-from everstep.codec.refusal import shown
+from everstep.codec.explain import shown
 from everstep.errors import InvalidArgument
 from everstep.fields import Shape, as_dict
 from everstep.ids import check_tag

@@ -14,9 +14,9 @@ from ormsgpack import Fragment
 from everstep.codec.values import FROZEN, encode, hook, keep, pack, same_bytes, unfindable
 from everstep.errors import EverstepError
 from everstep.snapshot.delta import DELETE, SET, SPLICE, Op, Path, texts
-from everstep.snapshot.shadow import Shadow, remember
 from everstep.snapshot.tracked import AGAIN, NEW, Plain, TrackedDict, TrackedList, Tracker
 from everstep.snapshot.tracked import SET as CHANGED
+from everstep.snapshot.untracked import Shadow, remember
 
 KEY = "state"  # under which a tracker's root holds the state
 MOST_SEEN = 32

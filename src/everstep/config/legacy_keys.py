@@ -24,7 +24,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from everstep.config.file import BadText, parsed
-from everstep.config.lines import lines_of
+from everstep.config.toml_lines import lines_of
 from everstep.errors import InvalidConfig
 from everstep.fields import Shape, field
 
