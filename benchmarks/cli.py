@@ -20,7 +20,7 @@ from benchmarks.process import environment
 from benchmarks.table import Bar, Line
 from benchmarks.table import ms as show
 from benchmarks.timing import ms, settle
-from everstep.backends.base import Commit
+from everstep.backends.contract.core import Commit
 from everstep.codec.values import encode
 from everstep.records import Status
 from everstep.store.journal import pack_body

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable
 
-from everstep.backends.base import Backend, Commit
+from everstep.backends.contract.core import Backend, Commit
 
 
 def submit_all(backend: Backend, commits: Iterable[Commit]) -> None:

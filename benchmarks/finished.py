@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from everstep.backends.postgres_connections import Address, Connection
+from everstep.backends.postgres.connections.connect import Address, Connection
 from everstep.records import ZERO, RunRow, Status
 
 START = 1_700_000_000_000_000

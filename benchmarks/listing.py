@@ -16,7 +16,7 @@ from benchmarks.options import Options
 from benchmarks.table import Bar, Line
 from benchmarks.table import ms as show
 from benchmarks.timing import ms, settle, timed
-from everstep.backends.base import Commit
+from everstep.backends.contract.core import Commit
 from everstep.records import ZERO, RunRow
 
 START = 1_700_000_000_000_000

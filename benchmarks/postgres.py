@@ -25,7 +25,7 @@ from benchmarks.table import ms as show
 from benchmarks.timing import first_tenth, interleave, last_tenth, ms
 from benchmarks.turns import Times
 from benchmarks.wire import Wire
-from everstep.backends.postgres_connections import Address
+from everstep.backends.postgres.connections.connect import Address
 from everstep.testing.postgres import Server
 
 FEW, MANY = 10, 50

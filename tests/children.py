@@ -12,8 +12,8 @@ Child = Callable[..., "subprocess.Popen[str]"]
 
 PREAMBLE = """
 import os, sys, time
-from everstep.backends.base import Commit, Query
-from everstep.backends.url import open_backend
+from everstep.backends.contract.core import Commit, Query
+from everstep.backends.registry import open_backend
 from everstep.testing.rows import new_run, new_worker, next_commit
 
 def say(*words):

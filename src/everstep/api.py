@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 
-from everstep.backends.url import open_backend
+from everstep.backends.registry import open_backend
 from everstep.codec.frame import Compression, Framer
 from everstep.errors import InvalidArgument
 from everstep.ids import check_id
@@ -141,7 +141,7 @@ class Store(Host):
         has not ended, that one is given instead of a second. Inside a run this is a step, and is not done again by a replay.
         With a `connection` of your own to the database of the store, or to a SQLite file, it happens with the commit of its transaction.
         """
-        from everstep.backends.queues import Task
+        from everstep.backends.contract.queues import Task
         from everstep.runtime import enqueue as queueing
 
         return queueing.enqueue(self, workflow, args, kwargs, id, Task(queue, priority, key, dedupe), delay, connection)
@@ -233,7 +233,7 @@ class Store(Host):
 
         `missed`: what is done about times at which no worker was there: once for all of them, skip, or all. A schedule of that name is changed.
         """
-        from everstep.backends.queues import Task
+        from everstep.backends.contract.queues import Task
         from everstep.runtime import schedules
 
         return schedules.schedule(self, name, workflow, args, kwargs, cron, zone, missed, Task(queue, priority, key))

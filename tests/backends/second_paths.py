@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import everstep
-from everstep.backends import sqlite_file
+from everstep.backends.sqlite.files import store_file
 from everstep.errors import EverstepError, LeaseHeld
 
 KINDS = ("hard link", "hard link elsewhere", "link", "link to folder", "bind file", "bind folder", "moved", "copy")
@@ -34,8 +34,8 @@ class Released:
 
 def break_checks() -> None:
     for name in ("refuse_links", "refuse_mounted"):
-        setattr(sqlite_file, name, lambda path: None)
-    sqlite_file.hold = lambda path: Released()  # type: ignore[assignment]
+        setattr(store_file, name, lambda path: None)
+    store_file.hold = lambda path: Released()  # type: ignore[assignment]
 
 
 class Actor:

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from everstep.backends import leading
-from everstep.backends.base import Backend, Commit
-from everstep.backends.postgres import PostgresBackend
-from everstep.backends.sqlite import SqliteBackend
-from everstep.backends.sqlite_transaction import Transaction
+from everstep.backends import group_commit
+from everstep.backends.contract.core import Backend, Commit
+from everstep.backends.postgres.backend import PostgresBackend
+from everstep.backends.sqlite.backend import SqliteBackend
+from everstep.backends.sqlite.transaction import Transaction
 from everstep.errors import EverstepError, StoreClosed
 from everstep.records import RunRow
 from everstep.runtime.aio import _Bridge, _Save
@@ -98,7 +98,7 @@ def test_work_that_stands_in_the_queue_and_in_the_batch_is_done_once(backend: Ba
     rows = [a_run(backend, name) for name in "ab"]
     line = backend._writer._line  # type: ignore[attr-defined]
     done: list[str] = []
-    works = [leading.Work(lambda _error, name=name: done.append(name)) for name in "ab"]
+    works = [group_commit.Work(lambda _error, name=name: done.append(name)) for name in "ab"]
     line.waiting.extend(works)
     line.batch.append(line.waiting[0])  # a leader was interrupted before it took it out of the queue
     line.put_back()
@@ -180,7 +180,7 @@ def test_an_interrupted_sleeper_takes_its_work_with_it(tmp_path: Path, monkeypat
     rows = [a_run(backend, name) for name in "ab"]
     writer, commits = backend._writer, [next_commit(row, b"x") for row in rows]
 
-    class Interrupted(leading.Nudge):
+    class Interrupted(group_commit.Nudge):
         def wait(self, _seconds: float = -1) -> bool:
             raise KeyboardInterrupt
 
@@ -188,7 +188,7 @@ def test_an_interrupted_sleeper_takes_its_work_with_it(tmp_path: Path, monkeypat
     beside.start()
     beside.join()
     with monkeypatch.context() as patch:
-        patch.setattr(leading, "Nudge", Interrupted)
+        patch.setattr(group_commit, "Nudge", Interrupted)
         with pytest.raises(KeyboardInterrupt):
             backend.commit(commits[0])
     writer.go_on()

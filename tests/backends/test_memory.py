@@ -2,7 +2,7 @@
 
 import pytest
 
-from everstep.backends.url import open_backend
+from everstep.backends.registry import open_backend
 from everstep.ids import new_id
 from everstep.testing.conformance import ConformanceSuite, OpenHandle
 

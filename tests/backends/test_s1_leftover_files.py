@@ -16,9 +16,9 @@ import apsw
 import pytest
 
 import everstep
-from everstep.backends import sqlite_file
-from everstep.backends.sqlite_beside import PARTS
-from everstep.backends.sqlite_file import SqliteFile
+from everstep.backends.sqlite.files import store_file
+from everstep.backends.sqlite.files.leftovers import PARTS
+from everstep.backends.sqlite.files.store_file import SqliteFile
 from everstep.errors import EverstepError, ForeignWal, InvalidArgument, LeftoverFiles, RolledBack
 
 SAVES = 6
@@ -192,7 +192,7 @@ SOME = [(main, parts) for main in (None, "older", "other") for parts in (("-wal"
 @pytest.mark.parametrize(
     ("owner", "name", "broken", "caught"),
     [
-        (sqlite_file, "refuse_leftovers", lambda path: None, "created beside leftovers"),
+        (store_file, "refuse_leftovers", lambda path: None, "created beside leftovers"),
         (SqliteFile, "_refuse_foreign_wal", lambda self: None, "right file back"),
         (SqliteFile, "_unmerged", staticmethod(lambda connection: connection), "the WAL was changed"),
     ],

@@ -16,7 +16,7 @@ import pytest
 
 import everstep
 from everstep import system
-from everstep.backends import mounts, sqlite_paths
+from everstep.backends.sqlite.files import mounts, paths
 from everstep.errors import SecondPath
 
 PROGRAM = Path(__file__).with_name("second_paths.py")
@@ -46,7 +46,7 @@ def result() -> dict[str, Any]:
 @pytest.fixture(autouse=True)
 def no_marks_left() -> Iterator[None]:
     yield
-    assert not sqlite_paths._marks
+    assert not paths._marks
 
 
 def test_S3_no_second_path_loses_an_acknowledged_save(result: dict[str, Any]) -> None:
@@ -115,7 +115,7 @@ def test_S3_handles_of_one_process_share_a_mark_and_the_last_one_removes_it(tmp_
     with two.run("r") as run:
         run.checkpoint(state={"n": 1})
     two.close()
-    assert not sqlite_paths._marks
+    assert not paths._marks
     path.rename(tmp_path / "t.db")
     with everstep.open(tmp_path / "t.db") as store:
         assert store.load("r") == {"n": 1}
@@ -126,7 +126,7 @@ def test_S3_a_store_that_is_forgotten_removes_its_mark(tmp_path: Path) -> None:
     import gc
 
     gc.collect()
-    assert not sqlite_paths._marks
+    assert not paths._marks
 
 
 def test_S3_many_threads_open_and_close_one_store(tmp_path: Path) -> None:

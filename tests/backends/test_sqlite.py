@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from everstep.backends.url import open_backend
+from everstep.backends.registry import open_backend
 from everstep.testing.conformance import ConformanceSuite, OpenHandle
 
 

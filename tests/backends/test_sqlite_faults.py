@@ -11,9 +11,9 @@ import apsw
 import pytest
 from children import Child, finish
 
-from everstep.backends.base import Commit, Query
-from everstep.backends.sqlite import SqliteBackend
-from everstep.backends.sqlite_transaction import Transaction
+from everstep.backends.contract.core import Commit, Query
+from everstep.backends.sqlite.backend import SqliteBackend
+from everstep.backends.sqlite.transaction import Transaction
 from everstep.errors import Damaged, EverstepError, InvalidArgument, StoreBusy, StoreFull
 from everstep.records import Tag
 from everstep.testing.rows import new_letter, new_run, new_worker, next_commit

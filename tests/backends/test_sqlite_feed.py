@@ -14,9 +14,9 @@ import msgpack
 import pytest
 from children import Child, finish
 
-from everstep.backends import sqlite_feed
-from everstep.backends.base import Commit, Query
-from everstep.backends.sqlite import SqliteBackend
+from everstep.backends.contract.core import Commit, Query
+from everstep.backends.sqlite import feed
+from everstep.backends.sqlite.backend import SqliteBackend
 from everstep.errors import Damaged, DamagedRecord, DamagedRun, StoreFull
 from everstep.records import Letter, RunRow
 from everstep.store.proof.verify import verify
@@ -125,7 +125,7 @@ def pages_of_each_commit(path: Path, runs: int) -> list[int]:
 @pytest.mark.parametrize(("runs", "parts"), [(1, 0), (2, 2)])
 def test_the_feed_costs_no_page_but_when_a_part_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runs: int, parts: int) -> None:
     fed = pages_of_each_commit(tmp_path / "fed.db", runs)
-    monkeypatch.setattr(sqlite_feed.FeedWriter, "add", lambda *_: None)
+    monkeypatch.setattr(feed.FeedWriter, "add", lambda *_: None)
     bare = pages_of_each_commit(tmp_path / "bare.db", runs)
     assert ask(tmp_path / "fed.db", "SELECT count(*) FROM feed") == [(parts,)]
     assert sum(fed) - sum(bare) <= 3 * parts
@@ -267,10 +267,10 @@ def test_nothing_is_written_to_a_store_whose_feed_is_damaged(tmp_path: Path) -> 
 def test_a_feed_is_read_in_one_snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     backend = made(tmp_path / "s.db", 2, 250)
     expected = seen(backend)
-    original = sqlite_feed._name
+    original = feed._name
 
     def meanwhile(cursor: apsw.Cursor, pk: int) -> str | None:
-        monkeypatch.setattr(sqlite_feed, "_name", original)
+        monkeypatch.setattr(feed, "_name", original)
         other = SqliteBackend(tmp_path / "s.db")
         second = other.run("r1")
         assert second is not None
@@ -284,7 +284,7 @@ def test_a_feed_is_read_in_one_snapshot(tmp_path: Path, monkeypatch: pytest.Monk
         other.close()
         return original(cursor, pk)
 
-    monkeypatch.setattr(sqlite_feed, "_name", meanwhile)
+    monkeypatch.setattr(feed, "_name", meanwhile)
     assert seen(backend) == expected
     assert [run for _, run, _ in seen(backend)] == ["r0"] * 128
     assert seen(backend)[-1][0] == 253

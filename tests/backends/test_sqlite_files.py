@@ -12,9 +12,9 @@ import apsw
 import pytest
 from children import Child, finish
 
-from everstep.backends.base import Commit, Query
-from everstep.backends.sqlite import SqliteBackend
-from everstep.backends.sqlite_format import FORMAT
+from everstep.backends.contract.core import Commit, Query
+from everstep.backends.sqlite.backend import SqliteBackend
+from everstep.backends.sqlite.files.format import FORMAT
 from everstep.errors import NewerFormat, NotAStore, StoreError
 from everstep.testing.rows import new_run, new_worker, next_commit
 
@@ -146,7 +146,7 @@ backend.close()
 
 
 AS_NOBODY = """
-import everstep.backends.sqlite
+import everstep.backends.sqlite.backend
 from everstep.errors import EverstepError
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
 try:

@@ -5,7 +5,7 @@ from pathlib import Path
 import apsw
 
 import everstep
-from everstep.backends import sqlite_file
+from everstep.backends.sqlite.files import store_file
 
 
 def test_a_write_between_two_looks_is_no_sign_of_an_older_file(tmp_path: Path) -> None:
@@ -22,6 +22,6 @@ def test_a_write_between_two_looks_is_no_sign_of_an_older_file(tmp_path: Path) -
             return True
 
         connection.exec_trace = between
-        assert sqlite_file._adds_up(connection)
+        assert store_file._adds_up(connection)
         connection.close()
     assert len(traced) >= 3

@@ -12,9 +12,9 @@ import pytest
 from children import Child, finish
 
 import everstep
-from everstep.backends.base import Commit, Query
-from everstep.backends.sqlite import SqliteBackend
-from everstep.backends.sqlite_wal import GROW_BYTES
+from everstep.backends.contract.core import Commit, Query
+from everstep.backends.sqlite.backend import SqliteBackend
+from everstep.backends.sqlite.files.wal import GROW_BYTES
 from everstep.errors import LeaseHeld, LostLease, StoreClosed
 from everstep.records import ZERO, record_fault, shift
 from everstep.testing.rows import new_run, new_worker, next_commit

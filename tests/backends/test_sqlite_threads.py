@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from everstep.backends import leading
-from everstep.backends.base import Commit
-from everstep.backends.leading import Hold
-from everstep.backends.sqlite import SqliteBackend
-from everstep.backends.sqlite_wal import GROW_AFTER, MERGE_FRAMES
-from everstep.backends.sqlite_writer import Writer
+from everstep.backends import group_commit
+from everstep.backends.contract.core import Commit
+from everstep.backends.group_commit import Hold
+from everstep.backends.sqlite.backend import SqliteBackend
+from everstep.backends.sqlite.files.wal import GROW_AFTER, MERGE_FRAMES
+from everstep.backends.sqlite.writer import Writer
 from everstep.errors import StoreBusy
 from everstep.runtime.lease import Keeper
 from everstep.testing.rows import new_run, next_commit
@@ -106,7 +106,7 @@ def test_an_interrupted_guest_leaves_the_lock_to_others(monkeypatch: pytest.Monk
     writer = idle_writer()
     interruptions = [KeyboardInterrupt]
 
-    class Interrupted(leading.Guest):
+    class Interrupted(group_commit.Guest):
         """A guest that Ctrl-C wakes."""
 
         def wait(self, seconds: float = -1) -> bool:
@@ -119,7 +119,7 @@ def test_an_interrupted_guest_leaves_the_lock_to_others(monkeypatch: pytest.Monk
     holder = threading.Thread(target=writer.rest)  # a second rest of one thread would be refused
     holder.start()
     holder.join(PATIENCE)
-    monkeypatch.setattr(leading, "Guest", Interrupted)
+    monkeypatch.setattr(group_commit, "Guest", Interrupted)
     with pytest.raises(KeyboardInterrupt):
         writer.rest()
     if not handed:

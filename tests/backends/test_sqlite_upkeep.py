@@ -11,9 +11,9 @@ from pathlib import Path
 import apsw
 import pytest
 
-from everstep.backends import sqlite_format
-from everstep.backends.base import Commit
-from everstep.backends.sqlite import SqliteBackend
+from everstep.backends.contract.core import Commit
+from everstep.backends.sqlite.backend import SqliteBackend
+from everstep.backends.sqlite.files import format as sqlite_format
 from everstep.errors import Damaged, ForeignWal, LeftoverFiles, NotAStore, NotFound, RolledBack
 from everstep.records import RunRow
 from everstep.testing.rows import new_run, next_commit
@@ -99,8 +99,8 @@ def test_an_old_file_in_the_place_of_the_store_is_refused(tmp_path: Path) -> Non
 def test_a_removed_wal_is_noticed(tmp_path: Path) -> None:
     code = (
         "import os, sys\n"
-        "from everstep.backends.base import Commit\n"
-        "from everstep.backends.sqlite import SqliteBackend\n"
+        "from everstep.backends.contract.core import Commit\n"
+        "from everstep.backends.sqlite.backend import SqliteBackend\n"
         "from everstep.testing.rows import new_run, next_commit\n"
         "backend = SqliteBackend(sys.argv[1])\n"
         "backend.commit(Commit(new_run('r'), None))\n"
@@ -239,7 +239,7 @@ def test_new_stores_have_pointer_maps(tmp_path: Path) -> None:
 def test_an_old_file_under_a_newer_wal_is_refused(tmp_path: Path) -> None:
     code = (
         "import os, sys\n"
-        "from everstep.backends.sqlite import SqliteBackend\n"
+        "from everstep.backends.sqlite.backend import SqliteBackend\n"
         "from everstep.testing.rows import new_letter\n"
         "backend = SqliteBackend(sys.argv[1])\n"
         "backend.post(new_letter(backend.run('r')), 'r')\n"

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from everstep.backends.base import Commit
-from everstep.backends.url import open_backend
+from everstep.backends.contract.core import Commit
+from everstep.backends.registry import open_backend
 from everstep.errors import InvalidArgument, NotAStore, StoreError, UnknownBackend
 from everstep.testing.rows import new_run
 

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import everstep
-from everstep.backends.base import Commit
+from everstep.backends.contract.core import Commit
 from everstep.cli import paths, text, times
 from everstep.cli.main import COMMANDS
 from everstep.cli.plain import to_json

@@ -9,7 +9,7 @@ import threading
 import pytest
 from cli_helpers import PROGRAMS, Shop
 
-from everstep.backends.queues import Limits
+from everstep.backends.contract.queues import Limits
 from everstep.cli import exits
 from everstep.runtime.enqueue import limits_of
 from everstep.testing.clock import FakeClock

@@ -14,8 +14,8 @@ import pytest
 from shim_helpers import shim_or_skip
 
 import everstep
-from everstep.backends.sqlite_leases import WorkerLocks
-from everstep.backends.sqlite_new import discard, remove_unfinished, unfinished
+from everstep.backends.sqlite.files.create import discard, remove_unfinished, unfinished
+from everstep.backends.sqlite.leases import WorkerLocks
 from everstep.errors import LeaseHeld, StoreError, StoreFailed, StoreFull
 from everstep.runtime.lease import Keeper
 from everstep.testing.faults import errors, full

@@ -10,7 +10,7 @@ import apsw
 import pytest
 
 import everstep
-from everstep.backends.base import Query
+from everstep.backends.contract.core import Query
 from everstep.errors import DamagedRun
 from everstep.records import RunRow
 from everstep.testing.faults import files, sample

@@ -11,9 +11,9 @@ from types import FrameType
 
 import pytest
 
-from everstep.backends.base import Backend, Commit
-from everstep.backends.postgres import PostgresBackend
-from everstep.backends.sqlite import SqliteBackend
+from everstep.backends.contract.core import Backend, Commit
+from everstep.backends.postgres.backend import PostgresBackend
+from everstep.backends.sqlite.backend import SqliteBackend
 from everstep.records import RunRow
 from everstep.testing.rows import new_run, next_commit
 from everstep.testing.waiting import until

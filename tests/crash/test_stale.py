@@ -69,11 +69,11 @@ def test_S2_no_stale_page_is_read_as_the_newest(memory_folder: Path) -> None:
 @pytest.mark.parametrize(
     ("check", "tree"),
     [
-        ("everstep.backends.sqlite_rows.refuse_stale", "runs"),
-        ("everstep.backends.sqlite_reader.prove_tags", "tags"),
-        ("everstep.backends.sqlite_agreement.Agreement.prove_rows", "letters"),
-        ("everstep.backends.sqlite_agreement.Agreement.prove_rows", "facts"),
-        ("everstep.backends.sqlite_agreement.Agreement.prove_ids", "sqlite_autoindex_runs_1"),
+        ("everstep.backends.sqlite.rows.refuse_stale", "runs"),
+        ("everstep.backends.sqlite.reader.prove_tags", "tags"),
+        ("everstep.backends.sqlite.agreement.Agreement.prove_rows", "letters"),
+        ("everstep.backends.sqlite.agreement.Agreement.prove_rows", "facts"),
+        ("everstep.backends.sqlite.agreement.Agreement.prove_ids", "sqlite_autoindex_runs_1"),
     ],
 )
 def test_S2_each_check_is_needed(bench: Bench, check: str, tree: str) -> None:

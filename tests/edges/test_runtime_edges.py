@@ -14,7 +14,7 @@ import pytest
 from ormsgpack import packb
 
 import everstep
-from everstep.backends.base import Commit
+from everstep.backends.contract.core import Commit
 from everstep.codec.values import encode
 from everstep.errors import Damaged, InvalidArgument, RunExists, StepTimeout, StoreFull, Waiting
 from everstep.records import Letter

@@ -16,7 +16,7 @@ import everstep
 PREAMBLE = """
 import os, signal, sys
 from everstep.backends import sqlite_format
-from everstep.backends.url import open_backend
+from everstep.backends.registry import open_backend
 def say(*words): print(*words, flush=True)
 """
 

@@ -15,8 +15,8 @@ from typing import Any
 
 from migration_helpers import FROZEN, Frozen, ask
 
-from everstep.backends import sqlite_format
-from everstep.backends.sqlite import SqliteBackend
+from everstep.backends.sqlite.backend import SqliteBackend
+from everstep.backends.sqlite.files import format as sqlite_format
 from everstep.errors import EverstepError
 from everstep.testing.faults.shim import NEEDS_SPACE, Fault, Shim
 

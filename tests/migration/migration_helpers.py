@@ -14,9 +14,10 @@ from typing import Any
 
 import apsw
 
-from everstep.backends import queries, sqlite_format
-from everstep.backends.base import Query
-from everstep.backends.sqlite import SqliteBackend
+from everstep.backends import sql_files
+from everstep.backends.contract.core import Query
+from everstep.backends.sqlite.backend import SqliteBackend
+from everstep.backends.sqlite.files import format as sqlite_format
 from everstep.records import ZERO, shift
 
 HERE = Path(__file__).parent
@@ -114,7 +115,7 @@ def schema_of(format: int) -> list[Any]:
     """What the numbered scripts make, up to a format."""
     connection = apsw.Connection(":memory:")
     for name in SCRIPTS[:format]:
-        connection.execute(queries.script(name)).fetchall()
+        connection.execute(sql_files.script("sqlite", name)).fetchall()
     return _schema(connection)
 
 

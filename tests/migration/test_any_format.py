@@ -15,9 +15,10 @@ import pytest
 from migration_helpers import FROZEN, Frozen, ask, contents, schema, schema_of
 
 import everstep
-from everstep.backends import sqlite_file, sqlite_format
-from everstep.backends.base import Commit
-from everstep.backends.sqlite import SqliteBackend
+from everstep.backends.contract.core import Commit
+from everstep.backends.sqlite.backend import SqliteBackend
+from everstep.backends.sqlite.files import format as sqlite_format
+from everstep.backends.sqlite.files import store_file
 from everstep.errors import Damaged, EverstepError, ReadOnly, RolledBack, StoreBusy
 from everstep.testing.rows import new_letter, new_run, next_commit
 
@@ -125,14 +126,14 @@ backend.close()
 
 
 def test_one_who_looks_while_another_migrates_sees_one_format(old: Path, frozen: Frozen, monkeypatch: pytest.MonkeyPatch) -> None:
-    original = sqlite_file.schema_digest
+    original = store_file.schema_digest
 
     def late(connection: apsw.Connection) -> str:
-        monkeypatch.setattr(sqlite_file, "schema_digest", original)
+        monkeypatch.setattr(store_file, "schema_digest", original)
         SqliteBackend(old).close()  # between the look at the version and the one at the tables
         return original(connection)
 
-    monkeypatch.setattr(sqlite_file, "schema_digest", late)
+    monkeypatch.setattr(store_file, "schema_digest", late)
     SqliteBackend(old).close()
     frozen.has_arrived(old)
 
@@ -151,7 +152,7 @@ def test_one_who_waited_for_another_that_migrates_finds_it_done(frozen: Frozen, 
 
 
 READ_ONLY = """
-import everstep.backends.sqlite
+import everstep.backends.sqlite.backend
 from everstep.errors import EverstepError
 if os.geteuid() == 0:
     os.setgroups([]); os.setgid(65534); os.setuid(65534)

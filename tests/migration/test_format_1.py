@@ -15,9 +15,10 @@ import pytest
 from migration_helpers import FROZEN, Frozen, ask
 
 import everstep
-from everstep.backends import queries, sqlite_format
-from everstep.backends.sqlite import SqliteBackend
-from everstep.backends.sqlite_rows import record_values, run_values
+from everstep.backends import sql_files
+from everstep.backends.sqlite.backend import SqliteBackend
+from everstep.backends.sqlite.files import format as sqlite_format
+from everstep.backends.sqlite.rows import record_values, run_values
 from everstep.errors import EverstepError
 from everstep.records import ZERO, shift
 from everstep.testing.rows import new_run, next_commit
@@ -46,8 +47,8 @@ def make_old(path: Path, runs: int, records: int) -> list[str]:
     connection = apsw.Connection(str(path))
     connection.execute(f"PRAGMA application_id = {sqlite_format.APPLICATION_ID}; PRAGMA user_version = 1").fetchall()
     connection.execute("PRAGMA journal_mode = WAL").fetchall()
-    connection.execute("BEGIN; " + queries.script("0001_schema")).fetchall()
-    add_run, add_record = (queries.load("write")[name] for name in ("create", "add_record"))
+    connection.execute("BEGIN; " + sql_files.script("sqlite", "0001_schema")).fetchall()
+    add_run, add_record = (sql_files.load("sqlite", "write")[name] for name in ("create", "add_record"))
     checks, names = [], []
     for pk in range(1, runs + 1):
         row = new_run(f"run-{pk}")

@@ -15,7 +15,7 @@ import pytest
 from migration_helpers import FROZEN, Frozen, ask, fingerprint, total_of
 
 import everstep
-from everstep.backends import sqlite_format
+from everstep.backends.sqlite.files import format as sqlite_format
 from everstep.errors import PrunedCheckpoint
 
 FROZEN_2 = FROZEN[2]

@@ -17,10 +17,10 @@ from migration_helpers import FROZEN, Frozen, ask, contents, fingerprint, total_
 
 import everstep
 from everstep import clock as clocks
-from everstep.backends.base import Commit
-from everstep.backends.queues import START, Claim, Task
-from everstep.backends.sqlite import SqliteBackend
-from everstep.backends.sqlite_witness import Witness
+from everstep.backends.contract.core import Commit
+from everstep.backends.contract.queues import START, Claim, Task
+from everstep.backends.sqlite.backend import SqliteBackend
+from everstep.backends.sqlite.files.rollback_guard import Witness
 from everstep.errors import PrunedCheckpoint, RolledBack
 from everstep.testing.rows import new_letter, new_run, new_worker
 

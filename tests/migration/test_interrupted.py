@@ -16,8 +16,8 @@ import pytest
 from migration_helpers import Frozen, ask
 from shim_helpers import shim_or_skip
 
-from everstep.backends import sqlite_format
-from everstep.backends.sqlite import SqliteBackend
+from everstep.backends.sqlite.backend import SqliteBackend
+from everstep.backends.sqlite.files import format as sqlite_format
 from everstep.errors import StoreError, StoreFull
 from everstep.testing.faults import shim
 

@@ -10,8 +10,8 @@ import pytest
 from migration_helpers import ask
 
 import everstep
-from everstep.backends import sqlite_format
-from everstep.backends.sqlite import SqliteBackend
+from everstep.backends.sqlite.backend import SqliteBackend
+from everstep.backends.sqlite.files import format as sqlite_format
 from everstep.errors import EverstepError, NewerFormat, NotAStore
 from everstep.testing.rows import next_commit
 

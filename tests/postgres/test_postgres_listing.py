@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from everstep.backends.base import Commit, Query
-from everstep.backends.postgres_listing import list_runs
-from everstep.backends.postgres_readers import Readers
-from everstep.backends.url import open_backend
+from everstep.backends.contract.core import Commit, Query
+from everstep.backends.postgres.connections.readers import Readers
+from everstep.backends.postgres.listing import list_runs
+from everstep.backends.registry import open_backend
 from everstep.testing.postgres import Server
 from everstep.testing.rows import new_run
 

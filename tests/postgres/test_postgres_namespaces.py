@@ -10,7 +10,7 @@ import pytest
 from psycopg import errors as pg
 
 import everstep
-from everstep.backends.postgres_connections import Address
+from everstep.backends.postgres.connections.connect import Address
 from everstep.errors import EverstepError, InvalidArgument
 from everstep.ids import new_id
 from everstep.testing.postgres import Server

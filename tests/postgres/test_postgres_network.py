@@ -12,7 +12,7 @@ import pytest
 from children import PREAMBLE
 from pg_network import INSTALL, Network, usable
 
-from everstep.backends.url import open_backend
+from everstep.backends.registry import open_backend
 from everstep.records import ZERO, record_fault
 
 SAVER = (

@@ -10,8 +10,8 @@ import pytest
 from children import Child
 
 import everstep
-from everstep.backends.postgres_connections import Address
-from everstep.backends.url import open_backend
+from everstep.backends.postgres.connections.connect import Address
+from everstep.backends.registry import open_backend
 from everstep.errors import InvalidArgument, NewerFormat, NotAStore, ReadOnly, StoreError, StoreUnreachable, UnknownBackend
 from everstep.testing.conformance.suite import Suite
 from everstep.testing.postgres import Server
@@ -167,7 +167,7 @@ def test_without_the_driver_it_says_what_to_install() -> None:
     code = """
 import sys
 sys.modules["psycopg"] = None
-from everstep.backends.url import open_backend
+from everstep.backends.registry import open_backend
 try: open_backend("postgresql://u:secret@h/d")
 except Exception as error: print(type(error).__name__, error)
 """

@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, quote, urlsplit
 import pytest
 
 import everstep
-from everstep.backends.url import open_backend
+from everstep.backends.registry import open_backend
 from everstep.errors import StoreError
 from everstep.testing.conformance import FeedSuite, FencingSuite, GroupCommitSuite, LeaseSuite, OpenHandle, RunsSuite, SweepSuite
 from everstep.testing.postgres import Server, _as_nobody

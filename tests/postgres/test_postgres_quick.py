@@ -11,10 +11,10 @@ import psycopg
 import pytest
 from children import Child
 
-from everstep.backends.base import Backend
-from everstep.backends.postgres import PostgresBackend
-from everstep.backends.postgres_commit import ADVANCE, arguments
-from everstep.backends.url import open_backend
+from everstep.backends.contract.core import Backend
+from everstep.backends.postgres.backend import PostgresBackend
+from everstep.backends.postgres.commit import ADVANCE, arguments
+from everstep.backends.registry import open_backend
 from everstep.errors import Conflict, InvalidArgument, LostLease, StoreBusy
 from everstep.records import ZERO, RunRow, record_fault
 from everstep.testing.conformance.suite import Suite

@@ -13,7 +13,7 @@ from pg_proxy import Proxy
 import everstep
 from everstep.backends import ledger_postgres
 from everstep.backends.ledger_postgres import PostgresSession
-from everstep.backends.postgres_transaction import PostgresTransaction
+from everstep.backends.postgres.user_transaction import PostgresTransaction
 from everstep.errors import LeaseHeld, StoreError, StoreUnreachable, TransactionEnded, TransactionUnknown
 from everstep.testing.postgres import Server
 

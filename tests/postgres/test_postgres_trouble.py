@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 from pg_proxy import Proxy
 
-from everstep.backends.base import Backend, Commit, Query
-from everstep.backends.queues import START, Task
-from everstep.backends.url import open_backend
+from everstep.backends.contract.core import Backend, Commit, Query
+from everstep.backends.contract.queues import START, Task
+from everstep.backends.registry import open_backend
 from everstep.errors import Conflict, InvalidArgument, LostLease, RunExists, StoreUnreachable
 from everstep.records import ZERO, Pruned, RunRow, record_fault
 from everstep.testing.conformance.suite import Suite

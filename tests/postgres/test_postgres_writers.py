@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from children import Child
 
-from everstep.backends.base import Backend, Commit, Query
-from everstep.backends.postgres_leases import process_name
-from everstep.backends.postgres_writer import Writer
-from everstep.backends.url import open_backend
+from everstep.backends.contract.core import Backend, Commit, Query
+from everstep.backends.postgres.leases import process_name
+from everstep.backends.postgres.writer import Writer
+from everstep.backends.registry import open_backend
 from everstep.errors import Conflict, LeaseHeld, LostLease, RunExists
 from everstep.records import RunRow
 from everstep.testing.conformance.suite import Suite
@@ -254,7 +254,7 @@ def test_ctrl_c_in_the_one_who_leads_leaves_the_others_their_commits(place: str,
             send(self, connection, calls)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("everstep.backends.leading.Leading.start", lambda self: None)
+    monkeypatch.setattr("everstep.backends.group_commit.Leading.start", lambda self: None)
     for row in rows[1:]:
         backend.submit(next_commit(row), done)
     monkeypatch.setattr(Writer, "_send", interrupt_once)
@@ -271,7 +271,7 @@ def test_ctrl_c_in_the_one_who_leads_leaves_the_others_their_commits(place: str,
 
 @pytest.mark.parametrize("most", [1, 5, 10, 11])
 def test_the_feed_is_given_positions_part_by_part(place: str, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
-    monkeypatch.setattr("everstep.backends.postgres_feed._AT_ONCE", most)
+    monkeypatch.setattr("everstep.backends.postgres.feed._AT_ONCE", most)
     backend = open_backend(place)
     create(backend, "r", checkpoints=10)
     assert [(position, record.seq) for position, record in backend.feed(0, 99)] == [(n, n) for n in range(1, 11)]

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import everstep
-from everstep.backends import postgres_feed
-from everstep.backends.postgres_readers import Readers
+from everstep.backends.postgres import feed
+from everstep.backends.postgres.connections.readers import Readers
 from everstep.errors import EverstepError, Suspended
 from everstep.testing.faults.uses import uses
 from everstep.testing.postgres import Server
@@ -117,6 +117,6 @@ def test_W9_the_sweep_notices_a_raw_error(server: Server, copy: str, monkeypatch
 
     with everstep.open(copy) as store:
         store.events()  # later there is nothing that a position must be given to
-    monkeypatch.setattr(postgres_feed, "end", careless)
+    monkeypatch.setattr(feed, "end", careless)
     damage(server, copy, "feed_end", "truncate")
     assert any(found.startswith("events: ValueError") for found in raw_errors(copy))

@@ -7,8 +7,8 @@ import psycopg
 import pytest
 
 import everstep
-from everstep.backends import postgres_format
-from everstep.backends.postgres_connections import Address
+from everstep.backends.postgres import format as postgres_format
+from everstep.backends.postgres.connections.connect import Address
 from everstep.testing.postgres import Server
 
 EVIL = """

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import everstep
-from everstep.backends import memory
+from everstep.backends.memory import backend as memory
 from everstep.ids import new_id
 from everstep.store.journal import RUNNING, Recorded, said_in, show_input
 

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 import everstep
-from everstep.backends.queues import Place, Task
+from everstep.backends.contract.queues import Place, Task
 from everstep.records import RunRow, Status
 from everstep.store.places import restore_places
 from everstep.testing.queued import beginning, ending, enqueue, letter, take
@@ -184,7 +184,7 @@ def test_a_place_that_does_not_know_its_worker_is_told_and_put_right(store: ever
 
 
 def test_a_place_of_a_run_that_was_never_put_into_a_queue_is_told(store: everstep.Store) -> None:
-    from everstep.backends.base import Commit
+    from everstep.backends.contract.core import Commit
 
     with store.run("loop", state={"n": 1}):
         pass

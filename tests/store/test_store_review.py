@@ -92,7 +92,7 @@ def test_a_damaged_chunk_is_healed_by_a_save_of_the_same_content(store: everstep
         assert row is not None
         digest, *_ = store.backend.chunk_sizes(row.family)
         good = store.backend.chunks(row.family, [digest])[digest]
-        from everstep.backends.base import Commit
+        from everstep.backends.contract.core import Commit
 
         broken = row.sealed(updated_at=row.updated_at + 1)
         store.backend.commit(Commit(broken, row, (), ((digest, bytes([good[0] ^ 255]) + good[1:]),)))

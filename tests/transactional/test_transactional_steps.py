@@ -9,7 +9,7 @@ import pytest
 from transactional_helpers import World
 
 import everstep
-from everstep.backends.transaction import refuse_ends
+from everstep.backends.contract.transactions import refuse_ends
 from everstep.errors import InvalidArgument, StepTimeout, TransactionEnded, Unstorable
 
 

@@ -81,7 +81,7 @@ def watch(store: everstep.Store) -> None:
 
     transactional.check, transactional.keep, everstep.Run._record_step = checking, keeping, writing  # type: ignore[method-assign]
     if ASK["place"] is True:
-        from everstep.backends.postgres_transaction import PostgresTransaction
+        from everstep.backends.postgres.user_transaction import PostgresTransaction
 
         end = PostgresTransaction._end
 

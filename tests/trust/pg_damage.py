@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import psycopg
 from psycopg import sql
 
-from everstep.backends.postgres_connections import Address
+from everstep.backends.postgres.connections.connect import Address
 from everstep.testing.postgres import Server
 
 _OTHER = {

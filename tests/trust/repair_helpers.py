@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 import everstep
-from everstep.backends.queues import Task
+from everstep.backends.contract.queues import Task
 from everstep.errors import Damaged, EverstepError, NotFound
 from everstep.store.mending.losses import Repaired
 from everstep.store.upkeep.retention import Retention

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from everstep.backends.sqlite_carve import Carver
-from everstep.backends.sqlite_cells import cell_at, columns, places, rows_in, strays, varint
-from everstep.backends.sqlite_pages import Pages
+from everstep.backends.sqlite.recovery.carve import Carver
+from everstep.backends.sqlite.recovery.cells import cell_at, columns, places, rows_in, strays, varint
+from everstep.backends.sqlite.recovery.pages import Pages
 
 
 def database(path: Path, page_size: int, script: str, rows: list[tuple[Any, ...]]) -> None:

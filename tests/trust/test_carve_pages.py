@@ -9,10 +9,10 @@ import apsw
 import pytest
 
 import everstep
-from everstep.backends.sqlite_carve import Carver
-from everstep.backends.sqlite_frames import frames_of
-from everstep.backends.sqlite_pages import Pages, manifest_in
-from everstep.backends.sqlite_witness import Seen
+from everstep.backends.sqlite.files.rollback_guard import Seen
+from everstep.backends.sqlite.recovery.carve import Carver
+from everstep.backends.sqlite.recovery.pages import Pages, manifest_in
+from everstep.backends.sqlite.recovery.wal_frames import frames_of
 
 STEP = 4096 + 24
 

@@ -170,7 +170,7 @@ def test_a_store_that_lost_whole_tables_still_gives_the_rest(server: Server, who
 
 
 def test_a_password_is_not_in_what_repair_says(tmp_path: Path) -> None:
-    from everstep.backends.url import shown
+    from everstep.backends.registry import shown
 
     assert shown("postgresql://u:secret@h/d") == "postgresql://u@h/d"
 

@@ -17,7 +17,7 @@ from upkeep_helpers import grow, many_bases
 from verify_helpers import tamper
 
 import everstep
-from everstep.backends import mounts
+from everstep.backends.sqlite.files import mounts
 from everstep.clock import clock
 from everstep.codec.frame import Framer
 from everstep.codec.values import encode

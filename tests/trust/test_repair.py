@@ -585,7 +585,7 @@ def test_a_deleted_run_does_not_come_back_even_if_its_tombstone_is_lost(made: tu
 
 def test_of_two_runs_with_one_id_the_older_one_was_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One of them lies in a page that looks as if it were in use."""
-    from everstep.backends.sqlite_wreck import SqliteWreck
+    from everstep.backends.sqlite.recovery.damaged import SqliteWreck
 
     path = tmp_path / "s.db"
     with everstep.open(path) as store:
@@ -729,7 +729,7 @@ def test_a_retention_that_is_damaged_is_not_taken_over(tmp_path: Path) -> None:
 def test_bytes_that_the_disk_does_not_give_are_counted(
     made: tuple[Path, Path, Truth], broken: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from everstep.backends import sqlite_copy
+    from everstep.backends.sqlite.recovery import copy as sqlite_copy
 
     bad = range(20 * 4096, 22 * 4096)
     original = sqlite_copy._block

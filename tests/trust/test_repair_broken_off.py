@@ -15,9 +15,9 @@ import apsw
 import pytest
 
 import everstep
-from everstep.backends import sqlite_rebuild, sqlite_wreck
-from everstep.backends.sqlite_pages import Pages
-from everstep.backends.sqlite_rebuild import SqliteBuilder
+from everstep.backends.sqlite.recovery import damaged, rebuild
+from everstep.backends.sqlite.recovery.pages import Pages
+from everstep.backends.sqlite.recovery.rebuild import SqliteBuilder
 from everstep.errors import NotAStore, StoreError, StoreFull
 
 
@@ -69,9 +69,9 @@ everstep.repair(source, target)
 
 
 POINTS = [
-    (Pages, "_merge", 1, False), (sqlite_wreck, "Carver", 1, False), (SqliteBuilder, "chunk", 2, True), (SqliteBuilder, "run", 1, True), (SqliteBuilder, "run", 3, True),
-    (SqliteBuilder, "finish", 1, False), (SqliteBuilder, "_publish", 1, False), (sqlite_rebuild, "link", 1, False), (sqlite_rebuild, "link", 1, True),
-    (sqlite_rebuild, "sync_folder", 1, False),
+    (Pages, "_merge", 1, False), (damaged, "Carver", 1, False), (SqliteBuilder, "chunk", 2, True), (SqliteBuilder, "run", 1, True), (SqliteBuilder, "run", 3, True),
+    (SqliteBuilder, "finish", 1, False), (SqliteBuilder, "_publish", 1, False), (rebuild, "link", 1, False), (rebuild, "link", 1, True),
+    (rebuild, "sync_folder", 1, False),
 ]  # fmt: skip
 
 
@@ -136,7 +136,7 @@ def test_an_error_of_the_system_is_one_of_ours_and_leaves_nothing(
         if where == "copy":
             at(Pages, "_write", 1, fail)(patch)
         else:
-            at(sqlite_rebuild, "link", 1, fail)(patch)
+            at(rebuild, "link", 1, fail)(patch)
         if isinstance(error, OSError):
             with pytest.raises(StoreError):
                 everstep.repair(source, tmp_path / "new.db")
@@ -148,7 +148,7 @@ def test_an_error_of_the_system_is_one_of_ours_and_leaves_nothing(
 
 def test_a_store_that_came_into_the_place_meanwhile_is_left_alone(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     target = tmp_path / "new.db"
-    at(sqlite_rebuild, "link", 1, lambda: target.write_bytes(b"mine") and None)(monkeypatch)
+    at(rebuild, "link", 1, lambda: target.write_bytes(b"mine") and None)(monkeypatch)
     with pytest.raises(everstep.EverstepError, match="exists already"):
         everstep.repair(source, target)
     assert target.read_bytes() == b"mine"
@@ -156,7 +156,7 @@ def test_a_store_that_came_into_the_place_meanwhile_is_left_alone(source: Path, 
 
 
 def test_a_source_that_is_written_all_the_time_is_refused(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from everstep.backends import sqlite_copy
+    from everstep.backends.sqlite.recovery import copy as sqlite_copy
     from everstep.errors import StoreBusy
 
     original = sqlite_copy._copy_file

@@ -9,7 +9,7 @@ import apsw
 import pytest
 
 import everstep
-from everstep.backends.queues import LIMITS, Limits, Place, Task
+from everstep.backends.contract.queues import LIMITS, Limits, Place, Task
 from everstep.records import Status
 from everstep.testing.queued import beginning, ending, enqueue, letter, take
 from everstep.testing.rows import new_worker

@@ -10,7 +10,7 @@ import pytest
 from repair_helpers import text
 
 import everstep
-from everstep.backends.sqlite import SqliteBackend
+from everstep.backends.sqlite.backend import SqliteBackend
 from everstep.errors import Damaged, DamagedChunk, DamagedRecord, DamagedRun, NotFound
 from everstep.store.mending import salvage
 from everstep.store.upkeep.retention import Retention

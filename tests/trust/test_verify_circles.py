@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import everstep
-from everstep.backends.base import Query
+from everstep.backends.contract.core import Query
 from everstep.errors import Damaged, DamagedRun
 from everstep.records import Record, RunRow
 from everstep.testing.faults.careless import Wrapper

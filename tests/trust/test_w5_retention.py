@@ -8,8 +8,8 @@ import psycopg
 import pytest
 
 import everstep
-from everstep.backends.postgres_connections import Address
-from everstep.backends.postgres_readers import Readers
+from everstep.backends.postgres.connections.connect import Address
+from everstep.backends.postgres.connections.readers import Readers
 from everstep.records import RunRow
 from everstep.testing.rows import new_worker
 

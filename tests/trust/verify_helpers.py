@@ -11,7 +11,7 @@ import apsw
 from upkeep_helpers import grow, many_bases
 
 import everstep
-from everstep.backends.base import Commit
+from everstep.backends.contract.core import Commit
 from everstep.records import RunRow
 from everstep.snapshot.saver import Saved
 from everstep.store.proof.report import Depth, Report

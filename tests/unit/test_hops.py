@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import everstep
-from everstep.backends.memory import MemoryBackend
+from everstep.backends.memory.backend import MemoryBackend
 
 
 def walk(monkeypatch: pytest.MonkeyPatch, method: str) -> list[list[tuple[str, str]]]:

@@ -18,7 +18,7 @@ import pytest
 import everstep
 from everstep import system
 from everstep.backends.ledger_sqlite import SqliteLedger
-from everstep.backends.sqlite_file import SqliteFile
+from everstep.backends.sqlite.files.store_file import SqliteFile
 from everstep.clock import Clock
 
 FULL = 51  # F_FULLFSYNC of macOS
@@ -117,7 +117,7 @@ def test_doctor_says_what_holds_on_this_system(tmp_path: Path, monkeypatch: pyte
 
 def test_doctor_finds_connections_that_do_not_sync_fully(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with everstep.open(tmp_path / "s.db") as store:
-        monkeypatch.setattr("everstep.backends.sqlite_health.needs_full_sync", lambda: True)
+        monkeypatch.setattr("everstep.backends.sqlite.health.needs_full_sync", lambda: True)
         said = {finding.name: finding for finding in store.doctor().findings}
         assert (said["sync"].level, "F_FULLFSYNC" in said["sync"].sentence) == ("bad", True)
 

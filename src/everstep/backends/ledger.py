@@ -13,7 +13,7 @@ import os
 from pathlib import Path
 from threading import RLock
 
-from everstep.backends.transaction import Ledger
+from everstep.backends.contract.transactions import Ledger
 from everstep.errors import InvalidArgument
 
 _POSTGRES = ("postgresql://", "postgres://")
@@ -53,7 +53,7 @@ def _made(address: str) -> Ledger:
         from everstep.backends.ledger_sqlite import SqliteLedger
 
         return SqliteLedger(address)
-    from everstep.backends.url import driver
+    from everstep.backends.registry import driver
 
     with driver(address):
         from everstep.backends.ledger_postgres import PostgresLedger

@@ -14,11 +14,11 @@ from typing import Any
 
 import psycopg
 
-from everstep.backends.postgres_connections import Address, speak_utf8
-from everstep.backends.postgres_errors import said
-from everstep.backends.postgres_guard import GuardedConnection, Lender, own
-from everstep.backends.postgres_transaction import lost
-from everstep.backends.transaction import Rows, Undone, ended
+from everstep.backends.contract.transactions import Rows, Undone, ended
+from everstep.backends.postgres.connections.connect import Address, speak_utf8
+from everstep.backends.postgres.connections.errors import said
+from everstep.backends.postgres.connections.guarded import GuardedConnection, Lender, own
+from everstep.backends.postgres.user_transaction import lost
 from everstep.clock import clock
 from everstep.errors import EverstepError, LostLease, StoreUnreachable, TransactionUnknown
 

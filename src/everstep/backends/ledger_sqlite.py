@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from everstep.backends.transaction import Rows, Undone, ended, over, refuse_ends, refused
+from everstep.backends.contract.transactions import Rows, Undone, ended, over, refuse_ends, refused
 from everstep.clock import clock
 from everstep.errors import LostLease, TransactionEnded, TransactionUnknown
 from everstep.system import needs_full_sync

@@ -77,7 +77,7 @@ class App:
 
         Those that drive runs do so with the hooks of the configuration; to look at a store, none of them is even imported.
         """
-        from everstep.backends.url import is_database
+        from everstep.backends.registry import is_database
         from everstep.errors import NotAStore, StoreError
 
         check_lasting(self.place)

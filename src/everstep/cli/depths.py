@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from everstep.backends.queues import Limits
+from everstep.backends.contract.queues import Limits
 from everstep.cli.text import duration, iso
 from everstep.runtime.enqueue import Queue
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from everstep.backends.base import Query
+from everstep.backends.contract.core import Query
 from everstep.cli.app import App, interactive
 from everstep.errors import AmbiguousRef, NotFound
 from everstep.ids import parse_ref

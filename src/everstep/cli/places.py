@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from everstep.backends.queues import Place, Task, task_of
+from everstep.backends.contract.queues import Place, Task, task_of
 from everstep.cli.app import App
 from everstep.cli.text import cell, duration, iso, plural
 from everstep.clock import clock

@@ -16,7 +16,7 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from everstep.backends.base import Commit
+from everstep.backends.contract.core import Commit
 from everstep.errors import AttemptLost
 from everstep.runtime import abandoned, agates, owner, signals
 from everstep.runtime.asteps import adrive

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from everstep.backends.base import Backend, Query
+from everstep.backends.contract.core import Backend, Query
 from everstep.records import CHILD, Kind, RunRow
 from everstep.runtime import playback
 from everstep.runtime.account import Account

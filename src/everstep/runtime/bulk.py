@@ -7,7 +7,7 @@ from datetime import timedelta
 from hashlib import sha256
 from typing import Any
 
-from everstep.backends.queues import Task
+from everstep.backends.contract.queues import Task
 from everstep.errors import EverstepError, InvalidArgument, RunExists
 from everstep.fields import Shape
 from everstep.ids import check_id, new_id

@@ -11,8 +11,8 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-from everstep.backends.base import Backend, Query
-from everstep.backends.queues import START, Claimed
+from everstep.backends.contract.core import Backend, Query
+from everstep.backends.contract.queues import START, Claimed
 from everstep.codec.values import decode
 from everstep.errors import EverstepError, WorkerDied
 from everstep.records import CHILD, Kind, Record, RunRow, Status

@@ -12,7 +12,7 @@ from contextlib import suppress
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
-from everstep.backends.base import Commit
+from everstep.backends.contract.core import Commit
 from everstep.clock import clock
 from everstep.codec.frame import unwrap
 from everstep.codec.values import decode, encode
@@ -42,7 +42,7 @@ from everstep.threads.guard import WRITER, Guard
 from everstep.threads.wakeup import Nudge
 
 if TYPE_CHECKING:
-    from everstep.backends.transaction import Ledger
+    from everstep.backends.contract.transactions import Ledger
     from everstep.runtime.transactional import Work
 
 MOST_NAMES = 32

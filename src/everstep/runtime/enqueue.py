@@ -9,8 +9,8 @@ import time
 from datetime import datetime, timedelta
 from typing import Any
 
-from everstep.backends.base import Commit
-from everstep.backends.queues import LIMITS, START, Limits, Task
+from everstep.backends.contract.core import Commit
+from everstep.backends.contract.queues import LIMITS, START, Limits, Task
 from everstep.clock import clock
 from everstep.codec.values import encode
 from everstep.errors import AlreadyQueued, InvalidArgument, RunExists

@@ -7,7 +7,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
-from everstep.backends.base import Backend
+from everstep.backends.contract.core import Backend
 from everstep.clock import clock
 from everstep.errors import InvalidArgument
 from everstep.runtime import abandoned, signals

@@ -9,8 +9,8 @@ import os
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from everstep.backends.base import Backend, Commit
-from everstep.backends.queues import Claim, Claimed
+from everstep.backends.contract.core import Backend, Commit
+from everstep.backends.contract.queues import Claim, Claimed
 from everstep.clock import clock
 from everstep.errors import EverstepError, StoreError
 from everstep.ids import new_id

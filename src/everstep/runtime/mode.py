@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal
 
-from everstep.backends.queues import Claimed
+from everstep.backends.contract.queues import Claimed
 from everstep.errors import InvalidArgument
 from everstep.fields import Shape, field
 from everstep.runtime.account import Account

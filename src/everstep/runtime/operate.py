@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from everstep.backends.base import Query
+from everstep.backends.contract.core import Query
 from everstep.clock import clock, iso
 from everstep.codec.values import decode, encode
 from everstep.errors import (

@@ -16,7 +16,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from everstep.backends.queues import Task
+from everstep.backends.contract.queues import Task
 from everstep.clock import clock
 from everstep.codec.frame import unwrap
 from everstep.codec.values import decode, encode

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from everstep.backends.base import Query
+from everstep.backends.contract.core import Query
 from everstep.errors import (
     EverstepError,
 )  # fmt: skip

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from everstep.backends.base import Backend
+from everstep.backends.contract.core import Backend
 from everstep.clock import clock
 from everstep.codec.values import decode, encode
 from everstep.records import Kind, Record, RunRow

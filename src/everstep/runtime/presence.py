@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from everstep.backends.base import Backend
+from everstep.backends.contract.core import Backend
 from everstep.errors import Damaged, EverstepError
 from everstep.runtime import workflow as flows
 from everstep.runtime.host import Host

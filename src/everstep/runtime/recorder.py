@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from threading import get_ident
 from typing import Any, Literal, cast
 
-from everstep.backends.base import Commit
+from everstep.backends.contract.core import Commit
 from everstep.codec.frame import unwrap
 from everstep.errors import (
     AttemptLost,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from everstep.backends.base import Backend
+from everstep.backends.contract.core import Backend
 from everstep.clock import clock
 from everstep.errors import EverstepError
 from everstep.fields import Shape, field

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, cast
 from uuid import UUID, uuid4
 
-from everstep.backends.queues import START
+from everstep.backends.contract.queues import START
 from everstep.clock import clock
 from everstep.codec.values import decode, encode
 from everstep.errors import (

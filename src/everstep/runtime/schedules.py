@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any, Literal, cast, get_args
 
-from everstep.backends.queues import Task
+from everstep.backends.contract.queues import Task
 from everstep.clock import clock
 from everstep.codec.frame import unwrap
 from everstep.codec.values import decode, encode

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from everstep.backends.base import Backend, Query
-from everstep.backends.queues import Place
+from everstep.backends.contract.core import Backend, Query
+from everstep.backends.contract.queues import Place
 from everstep.errors import EverstepError
 from everstep.fields import Shape
 from everstep.records import RunRow, Status

@@ -9,8 +9,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Container
 
-from everstep.backends.base import Backend
-from everstep.backends.queues import Claimed
+from everstep.backends.contract.core import Backend
+from everstep.backends.contract.queues import Claimed
 from everstep.records import RunRow
 from everstep.runtime.deaths import position
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from everstep.backends.base import Backend
+from everstep.backends.contract.core import Backend
 from everstep.clock import clock
 from everstep.codec.frame import Framer
 from everstep.codec.values import encode

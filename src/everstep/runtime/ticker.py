@@ -13,7 +13,7 @@ from contextlib import suppress
 from math import inf
 from typing import TYPE_CHECKING
 
-from everstep.backends.base import Commit
+from everstep.backends.contract.core import Commit
 from everstep.codec.values import decode, encode
 from everstep.errors import EverstepError
 from everstep.snapshot.saver import Saver

@@ -17,9 +17,9 @@ from urllib.parse import unquote
 
 from ormsgpack import packb, unpackb
 
-from everstep.backends.base import Commit
+from everstep.backends.contract.core import Commit
+from everstep.backends.contract.transactions import Ledger, Session, Transaction, Transactional, Undone
 from everstep.backends.ledger import open_ledger
-from everstep.backends.transaction import Ledger, Session, Transaction, Transactional, Undone
 from everstep.clock import clock
 from everstep.codec.frame import unwrap
 from everstep.errors import (

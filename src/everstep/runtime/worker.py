@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from everstep.backends.base import Query
-from everstep.backends.queues import Claimed
+from everstep.backends.contract.core import Query
+from everstep.backends.contract.queues import Claimed
 from everstep.clock import clock
 from everstep.errors import (
     Conflict,

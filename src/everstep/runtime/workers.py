@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from datetime import datetime
 
-from everstep.backends.base import Query
+from everstep.backends.contract.core import Query
 from everstep.fields import Shape
 from everstep.records import Status
 from everstep.runtime.host import Host

@@ -17,7 +17,7 @@ from copy import copy
 from hashlib import sha256
 from typing import Any, cast, get_args
 
-from everstep.backends.queues import Claimed
+from everstep.backends.contract.queues import Claimed
 from everstep.codec.values import encode
 from everstep.errors import (
     AttemptLost,

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, cast
 
-from everstep.backends.base import Backend, Query
-from everstep.backends.upkeep import Gathered
+from everstep.backends.contract.core import Backend, Query
+from everstep.backends.contract.upkeep import Gathered
 from everstep.errors import Damaged
 from everstep.records import Base, Letter, Pruned, Record, RunRow, Tag
 

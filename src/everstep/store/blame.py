@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from everstep.backends.base import Backend
+from everstep.backends.contract.core import Backend
 from everstep.errors import NotFound
 from everstep.records import CHILD, Pruned, Record, RunRow
 from everstep.snapshot.delta import SPLICE, Op, difference, fields_of, inside, same

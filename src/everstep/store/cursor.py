@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from everstep.backends.base import Backend
+from everstep.backends.contract.core import Backend
 from everstep.errors import HistoryChanged, InvalidArgument
 from everstep.records import Record
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from everstep.backends.base import Backend
+from everstep.backends.contract.core import Backend
 from everstep.records import Kind, Record, RunRow
 from everstep.store.journal import said_in
 

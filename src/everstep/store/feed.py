@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from everstep.backends.base import Backend
+from everstep.backends.contract.core import Backend
 from everstep.codec.values import decode
 from everstep.errors import DamagedRecord, EverstepError, InvalidArgument
 from everstep.records import ZERO, Kind, Record, RunRow, record_fault

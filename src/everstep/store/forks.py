@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from everstep.backends.base import Backend
+from everstep.backends.contract.core import Backend
 from everstep.codec.frame import Framer, unwrap
 from everstep.errors import InvalidArgument, NotFound
 from everstep.ids import check_id, new_id

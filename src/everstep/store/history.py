@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from everstep.backends.base import Backend
+from everstep.backends.contract.core import Backend
 from everstep.codec.values import revived
 from everstep.records import RunRow
 from everstep.snapshot.diff import Change, between

@@ -21,7 +21,7 @@ from typing import Any
 
 from ormsgpack import packb, unpackb
 
-from everstep.backends.base import Backend
+from everstep.backends.contract.core import Backend
 from everstep.codec.frame import unwrap
 from everstep.codec.values import Decoder, decode, encode, revived
 from everstep.errors import DamagedFrame, DamagedRecord, EverstepError

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from everstep.backends.base import Backend, Commit, Query
-from everstep.backends.queues import Place, Task, settled, task_of
+from everstep.backends.contract.core import Backend, Commit, Query
+from everstep.backends.contract.queues import Place, Task, settled, task_of
 from everstep.errors import Conflict, Damaged, LostLease
 from everstep.fields import Shape
 from everstep.records import Kind, Letter, Record, RunRow, Status

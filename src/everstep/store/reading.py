@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from everstep.backends.base import Backend
+from everstep.backends.contract.core import Backend
 from everstep.codec.frame import unwrap
 from everstep.codec.values import Decoder, revived
 from everstep.errors import Damaged, DamagedRecord, DamagedRun, MissingHead, PrunedCheckpoint, RunDeleted

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from everstep.backends.base import MAX_SEQ, Backend, Query
+from everstep.backends.contract.core import MAX_SEQ, Backend, Query
 from everstep.clock import iso
 from everstep.errors import DamagedRun, InvalidArgument, NotFound
 from everstep.ids import check_id, parse_ref

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from everstep.backends.base import Backend, Commit
+from everstep.backends.contract.core import Backend, Commit
 from everstep.clock import clock
 from everstep.codec.frame import Compression, Framer
 from everstep.errors import InvalidArgument

@@ -10,7 +10,7 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
-from everstep.backends.base import Backend, Query
+from everstep.backends.contract.core import Backend, Query
 from everstep.codec.explain import shown
 from everstep.codec.frame import unwrap
 from everstep.codec.kinds import Unknown, kind_named, revive

@@ -8,7 +8,7 @@ from typing import Any
 
 from ormsgpack import packb
 
-from everstep.backends.base import MAX_SEQ, Commit
+from everstep.backends.contract.core import MAX_SEQ, Commit
 from everstep.clock import clock
 from everstep.codec.frame import Framer
 from everstep.errors import IllegalTransition, LimitExceeded

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from everstep import clock as clocks
-from everstep.backends.base import Backend, Commit
-from everstep.backends.queues import START, Claim, Claimed, Task
+from everstep.backends.contract.core import Backend, Commit
+from everstep.backends.contract.queues import START, Claim, Claimed, Task
 from everstep.codec.frame import Framer
 from everstep.codec.values import encode
 from everstep.ids import new_id

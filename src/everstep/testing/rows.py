@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from everstep import clock as clocks
-from everstep.backends.base import Commit
+from everstep.backends.contract.core import Commit
 from everstep.ids import new_id
 from everstep.records import ZERO, Kind, Letter, RunRow, Worker, make_record
 

@@ -25,7 +25,7 @@ store = ".everstep/store.db"
 def command(app: App, folder: str, config_file: bool) -> None:
     """Make a store in FOLDER: .everstep/store.db. One that is there already stays as it is."""
     import everstep
-    from everstep.backends.url import shown
+    from everstep.backends.registry import shown
 
     place = Path(folder) / ".everstep" / "store.db"
     if not Path(folder).is_dir():

@@ -6,7 +6,7 @@ import re
 
 import click
 
-from everstep.backends.queues import Limits
+from everstep.backends.contract.queues import Limits
 from everstep.cli import depths
 from everstep.cli.app import App
 from everstep.cli.app import command as make

@@ -13,7 +13,7 @@ from everstep.cli.text import plural
 @click.option("--dry-run", is_flag=True, help="Change nothing; say which format the store has, and what would be done.")
 def command(app: App, dry_run: bool) -> int:
     """Bring the store to the format of this version, in one transaction."""
-    from everstep.backends.url import formats
+    from everstep.backends.registry import formats
 
     before, after = formats(app.place)
     upgrades = 0

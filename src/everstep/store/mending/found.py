@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from hashlib import sha256
 from typing import TypeVar
 
-from everstep.backends.wreck import Feed, Wreck
+from everstep.backends.contract.recovery import Feed, Wreck
 from everstep.codec.frame import unwrap
 from everstep.errors import Damaged
 from everstep.fields import Shape, field, replace

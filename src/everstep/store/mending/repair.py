@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import os
 
-from everstep.backends.forgotten import PREFIX, unpack
-from everstep.backends.queues import LIMITS
-from everstep.backends.url import open_builder, open_wreck, shown
-from everstep.backends.wreck import Builder, Entry, Feed, Summary, Wreck
+from everstep.backends.contract.queues import LIMITS
+from everstep.backends.contract.recovery import Builder, Entry, Feed, Summary, Wreck
+from everstep.backends.deleted_places import PREFIX, unpack
+from everstep.backends.registry import open_builder, open_wreck, shown
 from everstep.clock import clock
 from everstep.codec.frame import Framer
 from everstep.errors import Damaged, NotAStore, StoreError

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
-from everstep.backends.base import Backend
+from everstep.backends.contract.core import Backend
 from everstep.codec.frame import unwrap
 from everstep.codec.values import Decoder, revived
 from everstep.errors import Damaged, PrunedCheckpoint

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
-from everstep.backends.base import Backend
+from everstep.backends.contract.core import Backend
 from everstep.codec.frame import unwrap
 from everstep.errors import Damaged
 from everstep.fields import Shape

@@ -15,7 +15,7 @@ from hashlib import sha256
 from itertools import islice
 from typing import Any
 
-from everstep.backends.base import Backend
+from everstep.backends.contract.core import Backend
 from everstep.codec.frame import unwrap, weight
 from everstep.codec.values import Decoder
 from everstep.errors import Damaged, DamagedChunk, DamagedFrame

@@ -13,8 +13,8 @@ from typing import Any
 
 from everstep import clock as clocks
 from everstep import system
-from everstep.backends.base import Backend, Query
-from everstep.backends.queues import LIMITS, Limits
+from everstep.backends.contract.core import Backend, Query
+from everstep.backends.contract.queues import LIMITS, Limits
 from everstep.codec.frame import Framer
 from everstep.errors import EverstepError, StoreClosed
 from everstep.fields import Shape, field

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from everstep import clock as clocks
-from everstep.backends.base import Backend
+from everstep.backends.contract.core import Backend
 from everstep.codec.frame import Framer
 from everstep.codec.values import encode
 from everstep.errors import Damaged, LimitExceeded, NotFound, Unstorable

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from everstep.backends.base import Backend
+from everstep.backends.contract.core import Backend
 from everstep.codec.frame import unwrap
 from everstep.codec.values import Decoder
 from everstep.errors import Damaged, EverstepError, StoreClosed

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 from everstep import clock as clocks
-from everstep.backends.base import Backend, Query
+from everstep.backends.contract.core import Backend, Query
 from everstep.errors import Damaged, EverstepError, InvalidArgument, StoreClosed
 from everstep.records import RunRow, Status
 from everstep.store import places

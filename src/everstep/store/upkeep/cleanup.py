@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, get_args
 
-from everstep.backends.base import Backend, Query
+from everstep.backends.contract.core import Backend, Query
 from everstep.clock import clock
 from everstep.codec.frame import Framer
 from everstep.errors import Damaged, EverstepError, InvalidArgument

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import inf
 
-from everstep.backends.base import Backend
+from everstep.backends.contract.core import Backend
 from everstep.fields import Shape, field
 from everstep.records import Kind
 from everstep.store.reachable import Reach, contents_of

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
-from everstep.backends.base import Backend
-from everstep.backends.upkeep import Cut
+from everstep.backends.contract.core import Backend
+from everstep.backends.contract.upkeep import Cut
 from everstep.clock import clock
 from everstep.codec.frame import Framer
 from everstep.errors import Conflict

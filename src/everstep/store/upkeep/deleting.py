@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
-from everstep.backends.base import Backend
-from everstep.backends.forgotten import BLOCK, block_of
+from everstep.backends.contract.core import Backend
+from everstep.backends.deleted_places import BLOCK, block_of
 from everstep.clock import clock
 from everstep.errors import Damaged
 from everstep.fields import Shape

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from everstep.backends.base import Backend, Query
+from everstep.backends.contract.core import Backend, Query
 from everstep.codec.frame import unwrap
 from everstep.errors import Damaged
 from everstep.fields import Shape, field

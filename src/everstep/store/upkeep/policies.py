@@ -14,7 +14,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from everstep.backends.base import Backend
+from everstep.backends.contract.core import Backend
 from everstep.errors import Damaged, InvalidArgument
 from everstep.fields import Shape
 from everstep.records import RunRow

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-from everstep.backends.base import Backend
+from everstep.backends.contract.core import Backend
 from everstep.clock import clock
 from everstep.codec.frame import Framer
 from everstep.errors import Conflict, Damaged, NotFound, PrunedCheckpoint

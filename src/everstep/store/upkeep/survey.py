@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Collection, Iterator
 
-from everstep.backends.base import Backend, Query
+from everstep.backends.contract.core import Backend, Query
 from everstep.codec.frame import unwrap
 from everstep.errors import Conflict, Damaged, DamagedRecord, DamagedRun
 from everstep.fields import Shape, field

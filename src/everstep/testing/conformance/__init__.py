@@ -1,4 +1,4 @@
-"""The suite that every backend passes: the contract of `everstep.backends.base`, said as tests.
+"""The suite that every backend passes: the contract of `everstep.backends.contract.core`, said as tests.
 
 A new backend's test is a factory:
 

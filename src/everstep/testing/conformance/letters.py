@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from everstep.backends.base import Backend, Commit
+from everstep.backends.contract.core import Backend, Commit
 from everstep.errors import Conflict, NotFound
 from everstep.records import RunRow, Tag
 from everstep.testing.conformance.suite import OpenHandle, Suite

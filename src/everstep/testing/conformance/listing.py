@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from everstep.backends.base import Backend, Query
+from everstep.backends.contract.core import Backend, Query
 from everstep.errors import InvalidArgument
 from everstep.records import Tag
 from everstep.testing.conformance.suite import Suite

@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from everstep import clock as clocks
-from everstep.backends.base import Backend, Commit
-from everstep.backends.queues import LIMITS, START, Claim, Limits, Task
+from everstep.backends.contract.core import Backend, Commit
+from everstep.backends.contract.queues import LIMITS, START, Claim, Limits, Task
 from everstep.errors import AlreadyQueued, LeaseHeld, LostLease, RunExists
 from everstep.records import RunRow, Worker
 from everstep.testing.conformance.suite import OpenHandle, Suite

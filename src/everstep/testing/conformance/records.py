@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from everstep.backends.base import Backend, Commit
+from everstep.backends.contract.core import Backend, Commit
 from everstep.errors import NotFound
 from everstep.records import ZERO, Record, Tag, record_fault
 from everstep.testing.conformance.suite import Suite

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from everstep.backends.base import Backend, Commit, Query
+from everstep.backends.contract.core import Backend, Commit, Query
 from everstep.errors import Conflict, Damaged, DamagedRun, LostLease, NotFound, RunExists, StoreClosed
 from everstep.records import ZERO, Tag
 from everstep.testing.conformance.suite import OpenHandle, Suite

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from everstep.backends.base import Backend, Commit, Query
+from everstep.backends.contract.core import Backend, Commit, Query
 from everstep.records import ZERO, Record, RunRow, fact_check, shift
 from everstep.testing.rows import new_run, next_commit
 

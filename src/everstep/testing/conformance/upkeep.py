@@ -7,9 +7,9 @@ from hashlib import sha256
 
 import pytest
 
-from everstep.backends.base import Backend
-from everstep.backends.forgotten import PREFIX, name_of
-from everstep.backends.upkeep import Cut
+from everstep.backends.contract.core import Backend
+from everstep.backends.contract.upkeep import Cut
+from everstep.backends.deleted_places import PREFIX, name_of
 from everstep.errors import Conflict, NotFound
 from everstep.records import ZERO, Base, Pruned, RunRow, Tag, record_fault
 from everstep.testing.conformance.suite import OpenHandle, Suite

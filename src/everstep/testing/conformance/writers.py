@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from everstep.backends.base import Backend, Commit
+from everstep.backends.contract.core import Backend, Commit
 from everstep.errors import Conflict, DamagedRun, LeaseHeld, LostLease, NotFound, RunExists
 from everstep.records import ZERO, RunRow, shift
 from everstep.testing.conformance.suite import OpenHandle, Suite

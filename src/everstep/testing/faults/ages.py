@@ -13,8 +13,8 @@ from typing import Any
 from unittest.mock import patch
 
 import everstep
-from everstep.backends import sqlite_feed
-from everstep.backends.queues import Task
+from everstep.backends.contract.queues import Task
+from everstep.backends.sqlite import feed
 from everstep.testing import queued
 from everstep.testing.faults.sample import SHORT_PARTS, Sample, text, with_small_pages
 from everstep.testing.rows import new_worker
@@ -46,7 +46,7 @@ def build(folder: Path) -> Sample:
     path = sample.at("made")
     path.parent.mkdir(parents=True)
     with_small_pages(path)
-    with patch.object(sqlite_feed, "_FULL", SHORT_PARTS):
+    with patch.object(feed, "_FULL", SHORT_PARTS):
         for number, live in enumerate(_LIFE):
             with everstep.open(path) as store:
                 live(store)

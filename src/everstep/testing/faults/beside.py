@@ -16,7 +16,7 @@ from typing import Any
 
 import everstep
 from everstep.api import Store
-from everstep.backends.url import open_backend
+from everstep.backends.registry import open_backend
 from everstep.errors import Damaged, EverstepError, NotFound, PrunedCheckpoint, StoreBusy
 from everstep.testing.faults.actor import Actor, ActorDied
 from everstep.testing.faults.careless import Unstamped

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import everstep
-from everstep.backends.base import Commit
-from everstep.backends.sqlite_transaction import Transaction
+from everstep.backends.contract.core import Commit
+from everstep.backends.sqlite.transaction import Transaction
 from everstep.errors import StoreFailed, StoreFull
 from everstep.testing.faults.patient import Patient
 from everstep.testing.faults.workload import Workload

@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from everstep.backends.base import Backend, Commit, Done
+from everstep.backends.contract.core import Backend, Commit, Done
 from everstep.errors import Conflict, LostLease
 from everstep.records import Kind, RunRow, Worker, make_record
 

@@ -156,7 +156,7 @@ def run(folder: Path, *, deep: bool, seed: int = 0, progress: Progress = None) -
 def canary(folder: Path) -> bool:
     """Whether a store without a witness is caught going back to what it was: each of the files that make it older must show."""
     bench = Bench(build(folder / "sample"), folder / "bench")
-    with patch("everstep.backends.sqlite_witness.Witness.recall", lambda _: None):
+    with patch("everstep.backends.sqlite.files.rollback_guard.Witness.recall", lambda _: None):
         kinds = [_mix(bench, number)[0] for number in (0, 1, 4)]
     bench.close()
     return DETECTED not in kinds

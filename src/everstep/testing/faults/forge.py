@@ -16,8 +16,8 @@ from typing import Any
 import apsw
 from ormsgpack import Ext, packb
 
-from everstep.backends.base import Commit
-from everstep.backends.url import open_backend
+from everstep.backends.contract.core import Commit
+from everstep.backends.registry import open_backend
 from everstep.codec.values import REFERENCE
 from everstep.records import Kind, Letter, Record, RunRow, Tag, make_record, shift
 from everstep.snapshot.saver import NO_DELTA

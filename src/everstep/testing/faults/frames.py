@@ -13,7 +13,7 @@ from typing import Any
 
 import everstep
 from everstep.api import Store
-from everstep.backends.base import MAX_SEQ
+from everstep.backends.contract.core import MAX_SEQ
 from everstep.records import Base, Letter, Record
 from everstep.testing.faults.careless import Wrapper
 from everstep.testing.faults.reads import DETECTED, SAME, WRONG, compare

@@ -16,8 +16,8 @@ from typing import Any
 import everstep
 from everstep import clock as clocks
 from everstep.api import Store
-from everstep.backends.queues import Task
-from everstep.backends.url import open_backend
+from everstep.backends.contract.queues import Task
+from everstep.backends.registry import open_backend
 from everstep.codec.values import decode, encode
 from everstep.errors import EverstepError, Waiting
 from everstep.records import Status

@@ -20,8 +20,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from everstep.backends.base import Query
-from everstep.backends.url import open_backend
+from everstep.backends.contract.core import Query
+from everstep.backends.registry import open_backend
 from everstep.errors import EverstepError, Suspended
 from everstep.testing.faults import hostile_files, hostile_frames, hostile_rows, hostile_values
 from everstep.testing.faults.actor import Actor, ActorDied

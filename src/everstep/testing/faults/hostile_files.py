@@ -15,7 +15,7 @@ from pathlib import Path
 import apsw
 
 import everstep
-from everstep.backends.sqlite_format import APPLICATION_ID
+from everstep.backends.sqlite.files.format import APPLICATION_ID
 from everstep.testing.faults.forge import Case
 
 PRECIOUS = b"precious" * 5000

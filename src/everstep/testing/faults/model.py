@@ -10,7 +10,7 @@ from functools import lru_cache
 from random import Random
 from typing import Any
 
-from everstep.backends.queues import Task
+from everstep.backends.contract.queues import Task
 from everstep.testing.faults.log import digest_of
 
 TURNS = (5, 8, 10)

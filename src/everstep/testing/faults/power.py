@@ -23,7 +23,7 @@ from unittest.mock import patch
 
 import apsw
 
-from everstep.backends import sqlite_file
+from everstep.backends.sqlite.files import store_file
 from everstep.testing.faults.actor import Actor
 from everstep.testing.faults.count import Count, Progress
 from everstep.testing.faults.log import Log
@@ -213,7 +213,7 @@ def _synchronous_normal() -> Iterator[None]:
 @contextmanager
 def _forgotten_parent() -> Iterator[None]:
     """Folders that are created inside the block are not synced in the folder above."""
-    with patch.object(sqlite_file, "sync_parents", lambda folder: None):
+    with patch.object(store_file, "sync_parents", lambda folder: None):
         yield
 
 

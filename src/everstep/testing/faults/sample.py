@@ -18,8 +18,8 @@ from unittest.mock import patch
 import apsw
 
 import everstep
-from everstep.backends import sqlite_feed
-from everstep.backends.queues import Task
+from everstep.backends.contract.queues import Task
+from everstep.backends.sqlite import feed
 from everstep.testing import queued
 from everstep.testing.faults.workload import eager
 from everstep.testing.rows import new_worker
@@ -96,7 +96,7 @@ def _make(path: Path, sample: Sample, moments: tuple[str, str, str]) -> None:
     """A store in three sessions, copied at three moments: between the first two, in the second, in the third."""
     path.parent.mkdir(parents=True)
     with_small_pages(path)
-    with everstep.open(path) as store, patch.object(sqlite_feed, "_FULL", SHORT_PARTS):
+    with everstep.open(path) as store, patch.object(feed, "_FULL", SHORT_PARTS):
         _pruned(store)
         with eager():
             _fill(store)

@@ -174,7 +174,7 @@ def canary(folder: Path) -> bool:
     bench = Bench(ages.build(folder / "sample"), folder / "bench")
     numbers = list(range(len(places(bench))))
     Random(0).shuffle(numbers)  # noqa: S311 -- has to be the same each time
-    with patch("everstep.backends.sqlite_rows.refuse_stale", lambda *_: None):
+    with patch("everstep.backends.sqlite.rows.refuse_stale", lambda *_: None):
         caught = any(attempt(bench, number)[0] == WRONG for number in numbers)
     bench.close()
     return caught

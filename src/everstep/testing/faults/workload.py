@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import everstep
-from everstep.backends import sqlite_wal
-from everstep.backends.base import Backend
-from everstep.backends.queues import Claim
+from everstep.backends.contract.core import Backend
+from everstep.backends.contract.queues import Claim
+from everstep.backends.sqlite.files import wal
 from everstep.errors import AlreadyAnswered, Damaged, NotFound, RunExists
 from everstep.records import RunRow, Status, Worker
 from everstep.snapshot import saver
@@ -46,13 +46,13 @@ _playing: list[Workload] = []
 def eager() -> Iterator[None]:
     """Bases come after a few deltas, the WAL is merged after a few commits, and a base is added for a few bytes, so that a short program
     has all of it."""
-    before = saver.BASE_EVERY, saver.MOST_DELTAS, sqlite_wal.MERGE_FRAMES, plan.WORTH
+    before = saver.BASE_EVERY, saver.MOST_DELTAS, wal.MERGE_FRAMES, plan.WORTH
     saver.BASE_EVERY = saver.MOST_DELTAS = BASE_EVERY
-    sqlite_wal.MERGE_FRAMES, plan.WORTH = MERGE_FRAMES, 1
+    wal.MERGE_FRAMES, plan.WORTH = MERGE_FRAMES, 1
     try:
         yield
     finally:
-        saver.BASE_EVERY, saver.MOST_DELTAS, sqlite_wal.MERGE_FRAMES, plan.WORTH = before
+        saver.BASE_EVERY, saver.MOST_DELTAS, wal.MERGE_FRAMES, plan.WORTH = before
 
 
 class Workload:

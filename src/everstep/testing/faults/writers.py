@@ -17,7 +17,7 @@ from typing import Any
 
 import everstep
 from everstep.api import Store
-from everstep.backends.url import open_backend
+from everstep.backends.registry import open_backend
 from everstep.errors import EverstepError, LeaseHeld
 from everstep.testing.faults.actor import Actor
 from everstep.testing.faults.careless import Unleased

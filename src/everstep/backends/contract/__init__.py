@@ -1,0 +1,1 @@
+"""What the store asks of a backend. The docstrings are the contract."""

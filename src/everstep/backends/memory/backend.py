@@ -1,0 +1,590 @@
+"""The contract of `base`, read in the plainest way: dictionaries under one lock. The reference for other backends.
+
+Nothing survives the process. A fresh store for each open, or one shared by name within the process. A lease
+is dead when its worker's store was closed or its time has ended. It hands out copies and keeps copies, so that nobody
+changes what is stored by changing what was read.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import TypeVar
+
+from everstep import clock as clocks
+from everstep.backends import deleted_places
+from everstep.backends.contract.core import Commit, Done, Manifest, Query
+from everstep.backends.contract.queues import Claim, Claimed, Depth, NoOrders, Place, Task
+from everstep.backends.contract.upkeep import Census, Cut
+from everstep.backends.memory.queues import MemoryQueues, Waiting
+from everstep.backends.query_semantics import fits_checkpoint, fits_run
+from everstep.errors import AlreadyQueued, Conflict, DamagedRun, EverstepError, LeaseHeld, LostLease, NotFound, RunExists, StoreClosed
+from everstep.fields import Shape, field, replace
+from everstep.records import ZERO, Base, Kind, Letter, Pruned, Record, RunRow, Status, Tag, Tombstone, Worker, fact_check, shift
+from everstep.threads.guard import WRITER, Guard
+
+T = TypeVar("T")
+
+
+class _Run(Shape):
+    """One run with what belongs to it; `place` is its cursor."""
+
+    place: int
+    row: RunRow
+    records: list[Record] = field(default_factory=list)
+    tags: dict[tuple[str, int], Tag] = field(default_factory=dict)
+    letters: dict[str, Letter] = field(default_factory=dict)
+    pruned: Pruned | None = None
+    bases: dict[int, Base] = field(default_factory=dict)
+    waiting: Waiting | None = None
+
+    def checks(self) -> list[bytes]:
+        """What stands for this run in the manifest."""
+        mark = [] if self.pruned is None else [self.pruned.check]
+        others = [*(tag.check for tag in self.tags.values()), *(letter.check for letter in self.letters.values())]
+        return [self.row.check, *mark, *others, *(base.check for base in self.bases.values())]
+
+
+class _Data:
+    """What the handles of one store share. Position n of the feed is `feed[n - 1]`: id and place of a run, seq of its record."""
+
+    def __init__(self) -> None:
+        self.lock = Guard(WRITER)
+        self.runs: dict[str, _Run] = {}
+        self.chunks: dict[tuple[bytes, bytes], tuple[bytes, int]] = {}  # frame and stamp
+        self.tombstones: list[Tombstone] = []
+        self.facts: dict[str, str] = {}
+        self.writes = 0
+        self.workers: dict[str, Worker] = {}
+        self.total = ZERO
+        self.last: str | None = None
+        self.places = 0
+        self.feed: list[tuple[str, int, int]] = []
+        self.fed = 0
+        self.queues = MemoryQueues()
+
+    def note(self, name: str, value: str | None) -> None:
+        """Remember a fact; None forgets it."""
+        minus = [fact_check(name, self.facts[name])] if name in self.facts else []
+        self.total = shift(self.total, minus, [] if value is None else [fact_check(name, value)])
+        self.facts = {known: said for known, said in {**self.facts, name: value}.items() if said is not None}
+        self.writes += 1
+
+
+_named: dict[str, _Data] = {}
+_named_lock = threading.Lock()
+
+
+class MemoryBackend(NoOrders):
+    """A store in the memory of this process."""
+
+    durable = False
+
+    def __init__(self, name: str | None = None) -> None:
+        self.url = f"memory://{name or ''}"
+        with _named_lock:
+            self._data = _Data() if name is None else _named.setdefault(name, _Data())
+        self._own_workers: set[str] = set()
+        self._closed = False
+
+    def commit(self, commit: Commit) -> None:
+        """What may fail or be interrupted comes first, on parts that nobody looks at yet; then the new row makes them count."""
+        data = self._open()
+        with data.lock:
+            self._apply(data, commit)
+
+    def _apply(self, data: _Data, commit: Commit) -> None:
+        was, row = commit.was, replace(commit.run)
+        run = self._new(row, commit.task) if was is None else self._fenced(row.id, was)
+        del run.records[was.head_seq if was is not None else 0 :]
+        run.records.extend(replace(record) for record in commit.records)
+        tags = [tag for tag in _tags_of(commit) if (tag.name, tag.number) not in run.tags]
+        self._keep_chunks(row.family, commit.chunks)
+        letters = _letters_after(run.letters, commit)
+        minus = [*([] if was is None else [was.check]), *(letter.check for letter in run.letters.values())]
+        plus = [row.check, *(tag.check for tag in tags), *(letter.check for letter in letters.values())]
+        total = shift(data.total, minus, plus)
+        del data.feed[data.fed :]
+        data.feed.extend((row.id, run.place, record.seq) for record in commit.records)
+        run.tags.update({(tag.name, tag.number): tag for tag in tags})
+        commit.waiting = len(letters)
+        data.runs[row.id], data.total, data.last, run.row, run.letters, data.fed = run, total, row.id, row, letters, len(data.feed)
+        data.writes += 1
+        if commit.task is not None:
+            twin = self._twin(commit.task)
+            run.waiting = Waiting(commit.task if twin in (None, row.id) else commit.task._replace(dedupe=None), run.place)
+        data.queues.settle(run)
+
+    def _keep_chunks(self, family: bytes, chunks: Sequence[tuple[bytes, bytes]]) -> None:
+        stamp = self._data.writes + 1
+        stored = self._data.chunks
+        for digest, frame in chunks:
+            known, _ = stored.get((family, digest), (b"", 0))
+            stored[family, digest] = (known if len(frame) < len(known) else frame, stamp)
+
+    def _new(self, row: RunRow, task: Task | None) -> _Run:
+        if row.id in self._data.runs:
+            raise RunExists(f"a run {row.id!r} exists already")
+        if task is not None and task.dedupe is not None and (twin := self._twin(task)) is not None:
+            raise AlreadyQueued(task.queue, task.dedupe, twin)
+        parent = self._data.runs.get(row.parent) if row.parent is not None else None
+        if row.parent is not None and row.family != row.key and (parent is None or parent.row.family != row.family):
+            raise NotFound(f"run {row.parent!r} was deleted meanwhile: it cannot be forked any more")
+        self._data.places += 1
+        return _Run(self._data.places, row)
+
+    def _fenced(self, name: str, was: RunRow) -> _Run:
+        run = self._data.runs.get(name)
+        if run is None:
+            raise LostLease(f"run {name!r} was deleted while this writer had it open")
+        if run.row.epoch != was.epoch:
+            raise LostLease(f"run {name!r} was taken over: epoch {was.epoch} is now {run.row.epoch}")
+        if run.row.head_seq != was.head_seq or run.row.check != was.check:
+            raise Conflict(f"run {name!r} moved on: this write follows record {was.head_seq}, the head is {run.row.head_seq}")
+        return run
+
+    def _add_tag(self, run: _Run, tag: Tag) -> None:
+        if (tag.name, tag.number) not in run.tags:
+            run.tags[tag.name, tag.number] = tag
+            self._data.total = shift(self._data.total, [], [tag.check])
+            self._data.writes += 1
+
+    def submit(self, commit: Commit, done: Done) -> None:
+        self._open()
+        try:
+            self.commit(commit)
+        except EverstepError as error:
+            done(error)
+        else:
+            done(None)
+
+    def run(self, run: str) -> RunRow | None:
+        data = self._open()
+        with data.lock:
+            return replace(data.runs[run].row) if run in data.runs else None
+
+    def runs(self, query: Query) -> list[tuple[int, RunRow]]:
+        data = self._open()
+        with data.lock:
+            found = [(run.place, replace(run.row)) for run in data.runs.values() if fits_run(run.row, query)]
+        return _page(found, query, [place for place, _ in found])
+
+    def records(self, run: str, first: int, last: int, kinds: Sequence[str] | None = None, newest: int | None = None) -> list[Record]:
+        data = self._open()
+        with data.lock:
+            stored = data.runs[run].records if run in data.runs else []
+            found = [replace(r) for r in stored if first <= r.seq <= last and (kinds is None or r.kind in kinds)]
+        return found if newest is None else found[max(0, len(found) - newest) :]
+
+    def checkpoints(self, run: str, query: Query) -> list[Record]:
+        data = self._open()
+        with data.lock:
+            entry = data.runs.get(run)
+            stored = [] if entry is None else [r for r in entry.records if r.kind == Kind.CHECKPOINT]
+            found = [replace(r, body=None) for r in stored if entry is not None and fits_checkpoint(self._tagged(entry, r), query)]
+        return _page(found, query, [record.number for record in found])
+
+    def _tagged(self, run: _Run, record: Record) -> Record:
+        later = tuple(name for name, number in run.tags if number == record.number)
+        return replace(record, tags=record.tags + later)
+
+    def digests(self, run: str, seqs: Sequence[int]) -> dict[int, bytes]:
+        data = self._open()
+        with data.lock:
+            records = data.runs[run].records if run in data.runs else []
+            return {seq: records[seq - 1].digest for seq in seqs if 1 <= seq <= len(records)}
+
+    def chunks(self, family: bytes, digests: Sequence[bytes]) -> dict[bytes, bytes]:
+        data = self._open()
+        with data.lock:
+            return {digest: data.chunks[family, digest][0] for digest in digests if (family, digest) in data.chunks}
+
+    def tags(self, run: str, first: int | None = None, last: int | None = None) -> list[Tag]:
+        data = self._open()
+        with data.lock:
+            found = [tag for _, tag in sorted(data.runs[run].tags.items())] if run in data.runs else []
+        return [tag for tag in found if (first is None or tag.number >= first) and (last is None or tag.number <= last)]
+
+    def tag(self, tag: Tag, run: str) -> None:
+        data = self._open()
+        with data.lock:
+            entry = self._existing(run)
+            if not any(r.kind == Kind.CHECKPOINT and r.number == tag.number for r in entry.records):
+                raise NotFound(f"run {run!r} has no checkpoint {tag.number}")
+            self._add_tag(entry, tag)
+
+    def post(self, letter: Letter, run: str) -> bool:
+        data = self._open()
+        with data.lock:
+            entry = self._existing(run)
+            if entry.row.key != letter.key:
+                raise NotFound(f"the run {run!r} that the letter {letter.name!r} is for was deleted; another one has its id")
+            if letter.name in entry.letters:
+                return False
+            total = shift(data.total, [], [letter.check])
+            entry.letters, data.total, data.writes = {**entry.letters, letter.name: letter}, total, data.writes + 1
+            if entry.row.worker is None:  # who has it reads the letter; if that one died, the place is ready already, or will be
+                data.queues.settle(entry)
+            return True
+
+    def letters(self, run: str) -> list[Letter]:
+        data = self._open()
+        with data.lock:
+            return [letter for _, letter in sorted(data.runs[run].letters.items())] if run in data.runs else []
+
+    def due(self, now: int, limit: int | None = None, outside: bool = False) -> list[str]:
+        data = self._open()
+        with data.lock:
+            ready = [
+                (min(times), run.place, run.row.id)
+                for run in data.runs.values()
+                if run.row.status in (Status.WAITING, Status.FAILED)
+                and "pause" not in run.letters
+                and not (outside and run.waiting is not None)
+                and (times := [letter.due for letter in run.letters.values() if letter.due is not None and letter.due <= now])
+            ]
+        return [name for _, _, name in sorted(ready)[:limit]]
+
+    def feed(self, after: int, limit: int) -> list[tuple[int, Record]]:
+        data = self._open()
+        found: list[tuple[int, Record]] = []
+        with data.lock:
+            for position in range(max(after, 0) + 1, data.fed + 1):
+                if len(found) >= limit:
+                    break
+                name, place, seq = data.feed[position - 1]
+                run = data.runs.get(name)
+                if run is not None and run.place == place:
+                    found.append((position, replace(run.records[seq - 1])))
+        return found
+
+    def feed_end(self) -> int:
+        data = self._open()
+        with data.lock:
+            return data.fed
+
+    def acquire(self, run: str, worker: Worker) -> RunRow:
+        data = self._open()
+        with data.lock:
+            entry = self._existing(run)
+            self._refuse_if_held(entry.row)
+            data.workers[worker.id] = replace(worker)
+            self._own_workers.add(worker.id)
+            return self._reseal(entry, entry.row.epoch + 1, worker.id, clocks.clock.now_us())
+
+    def introduce(self, worker: Worker) -> None:
+        data = self._open()
+        with data.lock:
+            data.workers[worker.id] = replace(worker)
+            self._own_workers.add(worker.id)
+
+    def holder(self, row: RunRow) -> Worker | None:
+        data = self._open()
+        with data.lock:
+            return self._holder(row)
+
+    def living(self) -> list[Worker]:
+        data = self._open()
+        with data.lock:
+            alive = [replace(worker) for worker in data.workers.values() if clocks.clock.boot_us() < worker.expires_boot]
+        return sorted(alive, key=lambda worker: (worker.started_at, worker.id))
+
+    def release(self, row: RunRow) -> None:
+        data = self._open()
+        with data.lock:
+            entry = data.runs.get(row.id)
+            if entry is not None and entry.row.epoch == row.epoch and entry.row.worker is not None:
+                self._reseal(entry, row.epoch, None, entry.row.since)
+
+    def renew(self, worker: Worker) -> None:
+        data = self._open()
+        with data.lock:
+            if worker.id in data.workers:
+                data.workers[worker.id] = replace(worker)
+
+    def delete(self, row: RunRow) -> None:
+        data = self._open()
+        with data.lock:
+            entry = self._existing(row.id)
+            self._refuse_if_held(entry.row)
+            if entry.row.check != row.check:
+                raise Conflict(f"run {row.id!r} moved on since it was read; it was not deleted")
+            tombstone = Tombstone.of(entry.place, row, clocks.clock.now_us())
+            total = shift(data.total, entry.checks(), [tombstone.check])
+            del data.runs[row.id]
+            data.total, data.writes = total, data.writes + 1
+            data.tombstones.append(tombstone)
+            data.last = None if data.last == row.id else data.last
+            if all(other.row.family != row.family for other in data.runs.values()):
+                data.chunks = {key: frame for key, frame in data.chunks.items() if key[0] != row.family}
+
+    def delete_many(self, rows: Sequence[RunRow]) -> set[bytes]:
+        gone: set[bytes] = set()
+        for row in rows:
+            with suppress(Conflict, LeaseHeld, NotFound):
+                self.delete(row)
+                gone.add(row.key)
+        return gone
+
+    def manifest(self) -> Manifest:
+        data = self._open()
+        with data.lock:
+            return Manifest(data.total, len(data.runs), data.last, data.places, data.writes)
+
+    def stats(self) -> dict[str, int]:
+        data = self._open()
+        with data.lock:
+            records = [record for run in data.runs.values() for record in run.records]
+            return {
+                "runs": len(data.runs),
+                "records": len(records),
+                "chunks": len(data.chunks),
+                "letters": sum(len(run.letters) for run in data.runs.values()),
+                "record_bytes": sum(len(record.body or b"") for record in records),
+                "chunk_bytes": sum(len(frame) for frame, _ in data.chunks.values()),
+                "file_bytes": 0,
+            }
+
+    def check(self, stop: Callable[[], bool] | None = None) -> list[str] | None:
+        self._open()
+        return []
+
+    def census(self) -> Census:
+        data = self._open()
+        with data.lock:
+            checks = [check for run in data.runs.values() for check in run.checks()]
+            facts = [fact_check(name, value) for name, value in data.facts.items()]
+            found = shift(ZERO, [], [*checks, *(tombstone.check for tombstone in data.tombstones), *facts])
+            gone = len(data.tombstones) + deleted_places.count(
+                v for name, v in data.facts.items() if name.startswith(deleted_places.PREFIX)
+            )
+            return Census(data.total, len(data.runs), data.places, found, len(data.runs), gone)
+
+    def health(self) -> dict[str, object]:
+        self._open()
+        return {"engine": "memory", "volatile": True, "read_only": None, "writes": self._data.writes}
+
+    def pruned(self, run: str) -> Pruned | None:
+        data = self._open()
+        with data.lock:
+            return data.runs[run].pruned if run in data.runs else None
+
+    def bases(self, run: str, upto: int | None = None) -> list[Base]:
+        data = self._open()
+        with data.lock:
+            found = [base for _, base in sorted(data.runs[run].bases.items())] if run in data.runs else []
+        return found if upto is None else [base for base in found if base.number <= upto][-1:]
+
+    def prune(self, cut: Cut) -> None:
+        data = self._open()
+        with data.lock:
+            run = data.runs.get(cut.run)
+            if run is None or run.row.key != cut.now.key:
+                raise NotFound(f"the run {cut.run!r} that was to be pruned is gone")
+            if run.pruned != cut.was:
+                raise Conflict(f"run {cut.run!r} was pruned by somebody else meanwhile")
+            self._keep_chunks(run.row.family, cut.chunks)
+            before = run.checks()
+            run.pruned = cut.now
+            run.bases.update({base.number: base for base in cut.bases})
+            for number in cut.gone:
+                run.bases.pop(number, None)
+            for seq, digest in cut.bodies:
+                run.records[seq - 1] = replace(run.records[seq - 1], body=None, body_digest=digest)
+            data.total = shift(data.total, before, run.checks())
+            data.writes += 1
+
+    def families(self) -> list[bytes]:
+        data = self._open()
+        with data.lock:
+            return sorted({family for family, _ in data.chunks} | {run.row.family for run in data.runs.values()})
+
+    def chunk_sizes(self, family: bytes) -> dict[bytes, int]:
+        data = self._open()
+        with data.lock:
+            return {digest: len(frame) for (owner, digest), (frame, _) in data.chunks.items() if owner == family}
+
+    def sweep(self, family: bytes, digests: Sequence[bytes], stamp: int) -> int:
+        data = self._open()
+        with data.lock:
+            stored = {digest: data.chunks[family, digest] for digest in digests if (family, digest) in data.chunks}
+            old = {digest: len(frame) for digest, (frame, written) in stored.items() if written <= stamp}
+            for digest in old:
+                del data.chunks[family, digest]
+            return sum(old.values())
+
+    def shrink(self, most: int) -> int:  # the system takes back by itself what nobody refers to
+        self._open()
+        return 0
+
+    def compact(self) -> int:
+        self._open()
+        return 0
+
+    def tombstones(self, after: int = 0, limit: int | None = None) -> list[Tombstone]:
+        data = self._open()
+        with data.lock:
+            found = sorted((t for t in data.tombstones if t.place > after), key=lambda tombstone: tombstone.place)
+        return found[:limit]
+
+    def forget(self, block: int, before: int) -> int:
+        data = self._open()
+        with data.lock:
+            old = [stone for stone in data.tombstones if stone.at < before and deleted_places.block_of(stone.place) == block]
+            if old:
+                name = deleted_places.name_of(block)
+                data.note(name, deleted_places.joined(data.facts.get(name), (stone.place for stone in old)))
+                data.total = shift(data.total, [stone.check for stone in old], [])
+                data.tombstones = [stone for stone in data.tombstones if stone not in old]
+            return len(old)
+
+    def fact(self, name: str) -> str | None:
+        data = self._open()
+        with data.lock:
+            return data.facts.get(name)
+
+    def facts(self, prefix: str = "") -> dict[str, str]:
+        data = self._open()
+        with data.lock:
+            return {name: value for name, value in sorted(data.facts.items()) if name.startswith(prefix)}
+
+    def set_fact(self, name: str, value: str | None) -> None:
+        data = self._open()
+        with data.lock:
+            data.note(name, value)
+
+    def create(self, commits: Sequence[Commit], known: Sequence[str] = ()) -> list[bool]:
+        data = self._open()
+        with data.lock:
+            for commit in commits:
+                if commit.run.id in data.runs and commit.run.id not in known:
+                    raise RunExists(f"a run {commit.run.id!r} exists already")
+            return [self._is_created(data, commit) for commit in commits]
+
+    def _is_created(self, data: _Data, commit: Commit) -> bool:
+        try:
+            self._apply(data, commit)
+        except (AlreadyQueued, RunExists):
+            return False
+        return True
+
+    def claim(self, claim: Claim) -> list[Claimed]:
+        data = self._open()
+        with data.lock:
+            taken: list[Claimed] = []
+            for run in data.queues.choose(list(data.runs.values()), claim, data.facts):
+                queue, before, deaths = run.waiting.task.queue, run.row.worker, run.waiting.deaths
+                if run.row.digest() != run.row.check:
+                    taken.append(Claimed(run.row.id, queue, None, before, deaths))
+                    continue
+                data.workers[claim.worker.id] = replace(claim.worker)
+                self._own_workers.add(claim.worker.id)
+                row = self._reseal(run, run.row.epoch + 1, claim.worker.id, clocks.clock.now_us())
+                taken.append(Claimed(row.id, queue, row, before, deaths))
+            return taken
+
+    def free(self, known_dead: Sequence[str] = ()) -> int:
+        data = self._open()
+        with data.lock:
+            held = [run for run in data.runs.values() if run.waiting is not None and run.waiting.worker is not None]
+            dead = [run for run in held if run.row.worker in known_dead or self._holder(run.row) is None]
+            for run in dead:
+                data.queues.free(run)
+            return len(dead)
+
+    def place(self, run: str) -> Place | None:
+        data = self._open()
+        with data.lock:
+            entry = data.runs.get(run)
+            return None if entry is None or entry.waiting is None else entry.waiting.place_of(run)
+
+    def held_by(self, worker: str) -> list[str]:
+        return [place.run for place in self.places() if place.worker == worker]
+
+    def places(self, queue: str | None = None, limit: int | None = None) -> list[Place]:
+        data = self._open()
+        with data.lock:
+            return data.queues.places(list(data.runs.values()), queue)[:limit]
+
+    def twin(self, task: Task) -> str | None:
+        data = self._open()
+        with data.lock:
+            return self._twin(task)
+
+    def _twin(self, task: Task) -> str | None:
+        known = self._data.queues.places(list(self._data.runs.values()), task.queue)
+        return next((place.run for place in known if task.dedupe is not None and place.task.dedupe == task.dedupe), None)
+
+    def next_ready(self, queues: Sequence[str]) -> int | None:
+        return min((place.ready for place in self.places() if place.task.queue in queues and place.ready is not None), default=None)
+
+    def depths(self, minutes: int = 5) -> list[Depth]:
+        data = self._open()
+        with data.lock:
+            return data.queues.depths(data.queues.places(list(data.runs.values())), data.facts, minutes)
+
+    def bell(self, ring: Callable[[], None]) -> Callable[[], None]:
+        return self._open().queues.listen(ring)
+
+    def close(self) -> None:
+        self._data.lock.check()
+        self._closed = True
+        with self._data.lock:
+            for worker in self._own_workers:
+                self._data.workers.pop(worker, None)
+
+    def _open(self) -> _Data:
+        if self._closed:
+            raise StoreClosed(f"the store {self.url} is closed")
+        self._data.lock.check()
+        return self._data
+
+    def _existing(self, name: str) -> _Run:
+        if name not in self._data.runs:
+            raise NotFound(f"there is no run {name!r}")
+        return self._data.runs[name]
+
+    def _holder(self, row: RunRow) -> Worker | None:
+        holder = self._data.workers.get(row.worker) if row.worker is not None else None
+        return holder if holder is not None and clocks.clock.boot_us() < holder.expires_boot else None
+
+    def _refuse_if_held(self, row: RunRow) -> None:
+        holder = self._holder(row)
+        if holder is not None:
+            raise LeaseHeld(row.id, holder.host, holder.pid, clocks.iso(row.since), clocks.iso(holder.expires_at))
+
+    def _reseal(self, entry: _Run, epoch: int, worker: str | None, since: int) -> RunRow:
+        before = entry.row
+        if before.digest() != before.check:
+            raise DamagedRun(f"the row of run {before.id!r} does not match its digest")
+        entry.row = before.sealed(epoch=epoch, worker=worker, since=since)
+        self._data.total = shift(self._data.total, [before.check], [entry.row.check])
+        self._data.writes += 1
+        self._data.queues.settle(entry)
+        return replace(entry.row)
+
+
+def _page(found: list[T], query: Query, places: list[int]) -> list[T]:
+    """Order by place, go beyond the cursor, cut at the limit."""
+    ordered = sorted(zip(places, range(len(found)), strict=True), reverse=not query.oldest_first)
+    if query.after is not None:
+        beyond = query.after
+        ordered = [(place, i) for place, i in ordered if (place > beyond if query.oldest_first else place < beyond)]
+    return [found[i] for _, i in ordered[: query.limit]]
+
+
+def _letters_after(letters: dict[str, Letter], commit: Commit) -> dict[str, Letter]:
+    """The letters of a run after a commit took some out and posted others."""
+    if not commit.read and not commit.letters:
+        return letters
+    left = {name: letter for name, letter in letters.items() if name not in commit.read}
+    for letter in commit.letters:
+        left.setdefault(letter.name, letter)
+    return left
+
+
+def _tags_of(commit: Commit) -> list[Tag]:
+    """The tags that the checkpoints of a commit carry."""
+    checkpoints = (record for record in commit.records if record.kind == Kind.CHECKPOINT)
+    return [Tag.make(commit.run.key, name, record.number, record.at) for record in checkpoints for name in record.tags]

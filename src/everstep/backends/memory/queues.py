@@ -1,0 +1,140 @@
+"""Queues of a store in memory: the contract of `queues`, read in the plainest way. The caller holds the store's lock."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from everstep import clock as clocks
+from everstep.backends.contract.queues import ENDED, LIMITS, Claim, Depth, Limits, Place, Room, Task, settled
+from everstep.fields import Shape
+from everstep.records import Letter, RunRow
+
+_MINUTE = 60_000_000
+_TICKS = ("claimed", "ended", "failed", "deaths")
+
+
+class Waiting(Shape):
+    """The place of one run."""
+
+    task: Task
+    order: int
+    ready: int | None = None
+    worker: str | None = None
+    deaths: int = 0
+    seen: int = 0
+
+    def place_of(self, run: str) -> Place:
+        return Place(run, self.task, self.ready, self.worker, self.deaths)
+
+
+class Entry(Protocol):
+    """A run of the store as it is seen from here."""
+
+    row: RunRow
+    letters: dict[str, Letter]
+    waiting: Waiting | None
+
+
+class MemoryQueues:
+    """What a store keeps for its queues besides the places: when runs were taken, and who wants to hear of changes."""
+
+    def __init__(self) -> None:
+        self._starts: dict[str, list[int]] = defaultdict(list)
+        self._ticks: dict[tuple[str, int], dict[str, int]] = {}
+        self._listeners: list[Callable[[], None]] = []
+
+    def settle(self, run: Entry) -> None:
+        """A run, its letters or its lease changed: so may its place."""
+        if run.waiting is None:
+            return
+        now = clocks.clock.now_us()
+        gone, ready = settled(run.row, [(letter.name, letter.due) for letter in run.letters.values()], now)
+        if gone is not None:
+            self._tick(run.waiting.task.queue, "ended" if gone == ENDED else "failed")
+            run.waiting = None
+            return
+        run.waiting.worker, run.waiting.ready = run.row.worker, ready
+        self._ring(ready)
+
+    def free(self, run: Entry) -> None:
+        waiting = run.waiting
+        assert waiting is not None
+        waiting.deaths = waiting.deaths + 1 if waiting.seen == run.row.head_seq else 1
+        waiting.seen, waiting.worker, waiting.ready = run.row.head_seq, None, clocks.clock.now_us()
+        self._tick(waiting.task.queue, "deaths")
+        self._ring(waiting.ready)
+
+    def choose(self, runs: Sequence[Any], claim: Claim, facts: dict[str, str]) -> list[Any]:
+        now = clocks.clock.now_us()
+        taken: list[Any] = []
+        for queue in dict.fromkeys(claim.queues):
+            limits = Limits.parse(facts.get(LIMITS + queue))
+            room = self._room(runs, queue, limits, now)
+            for run in self._candidates(runs, queue, now):
+                fits = run.row.workflow in claim.workflows and run.row.id not in claim.without
+                if len(taken) < claim.most and not room.full and fits and room.takes(run.waiting.task.key):
+                    room.take(run.waiting.task.key)
+                    taken.append(run)
+                    self._starts[queue].append(now)
+                    self._tick(queue, "claimed")
+        return taken
+
+    def _room(self, runs: Sequence[Any], queue: str, limits: Limits, now: int) -> Room:
+        held = [
+            r.waiting.task.key for r in runs if r.waiting is not None and r.waiting.task.queue == queue and r.waiting.worker is not None
+        ]
+        self._starts[queue] = [at for at in self._starts[queue] if at > now - limits.period]
+        return Room(limits, len(held), {key: held.count(key) for key in held if key is not None}, len(self._starts[queue]))
+
+    def _candidates(self, runs: Sequence[Any], queue: str, now: int) -> list[Any]:
+        ready = [r for r in runs if r.waiting is not None and r.waiting.task.queue == queue and r.waiting.ready is not None]
+        return sorted(
+            (r for r in ready if r.waiting.ready <= now), key=lambda r: (-r.waiting.task.priority, r.waiting.ready, r.waiting.order)
+        )
+
+    def places(self, runs: Sequence[Any], queue: str | None = None) -> list[Place]:
+        found = [run for run in runs if run.waiting is not None and queue in (None, run.waiting.task.queue)]
+        late = 1 << 63
+        found.sort(
+            key=lambda r: (
+                r.waiting.task.queue,
+                -r.waiting.task.priority,
+                late if r.waiting.ready is None else r.waiting.ready,
+                r.waiting.order,
+            )
+        )
+        return [run.waiting.place_of(run.row.id) for run in found]
+
+    def depths(self, places: Sequence[Place], facts: dict[str, str], minutes: int) -> list[Depth]:
+        now = clocks.clock.now_us()
+        minute = now // _MINUTE
+        names = {place.task.queue for place in places} | {name.removeprefix(LIMITS) for name in facts if name.startswith(LIMITS)}
+        names |= {queue for queue, at in self._ticks if at > minute - minutes}
+        return [self._depth(name, [p for p in places if p.task.queue == name], now, minutes) for name in sorted(names)]
+
+    def _depth(self, queue: str, places: list[Place], now: int, minutes: int) -> Depth:
+        ready = [p.ready for p in places if p.ready is not None and p.ready <= now]
+        later = sum(p.ready is not None and p.ready > now for p in places)
+        running = sum(p.worker is not None for p in places)
+        ticks = [self._ticks.get((queue, now // _MINUTE - back), {}) for back in range(minutes)]
+        counts = [[tick.get(name, 0) for name in _TICKS] for tick in ticks]
+        return Depth(queue, len(ready), later, len(places) - len(ready) - later - running, running, min(ready, default=None), counts)
+
+    def _tick(self, queue: str, what: str) -> None:
+        tick = self._ticks.setdefault((queue, clocks.clock.now_us() // _MINUTE), {})
+        tick[what] = tick.get(what, 0) + 1
+
+    def listen(self, ring: Callable[[], None]) -> Callable[[], None]:
+        self._listeners = [*self._listeners, ring]
+
+        def stop() -> None:
+            self._listeners = [one for one in self._listeners if one is not ring]
+
+        return stop
+
+    def _ring(self, ready: int | None) -> None:
+        if ready is not None:
+            for ring in self._listeners:
+                ring()

@@ -1,0 +1,378 @@
+"""A store in a PostgreSQL database, for any number of machines.
+
+    postgres_format       the tables, and how they are made; sql/functions.sql says what each write does, in one round trip
+    postgres_connections  the address, timeouts, the encoding; postgres_readers has the connections that reads share
+    postgres_diagnosis    which table is to blame when a statement failed
+    postgres_writer       group commit, and what becomes of a commit whose connection was lost; postgres_commit makes the call
+    postgres_leases       who may write a run, by the server's clock
+    postgres_queues       what workers take, what waits, and how a change is noticed
+    postgres_listing      lists by any filter
+    postgres_feed         the records of all runs in the order of their commits
+    postgres_transaction  transactions of the user's that end with the commit of a step; postgres_guard lends their connections
+    postgres_upkeep       pruning, sweeping, and what a store tells about itself
+    postgres_rows, postgres_errors   rows and errors of PostgreSQL to ours
+
+Works through a pooler that gives each transaction another session. One handle belongs to one process: in a forked child every call is refused.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from weakref import WeakSet
+
+from everstep.backends.contract.core import MAX_SEQ, Commit, Done, Manifest, Query
+from everstep.backends.contract.queues import Claim, Claimed, Depth, Place, Task
+from everstep.backends.contract.upkeep import Census, Cut, Gathered
+from everstep.backends.postgres import feed as feeds
+from everstep.backends.postgres import gather as gathering
+from everstep.backends.postgres import queues, upkeep
+from everstep.backends.postgres.connections.connect import Address, Connection, Rows, execute
+from everstep.backends.postgres.connections.guarded import Lender
+from everstep.backends.postgres.connections.readers import Readers
+from everstep.backends.postgres.deletion import Deletion, forget
+from everstep.backends.postgres.format import BUCKETS, prepare_within
+from everstep.backends.postgres.leases import Leases, living
+from everstep.backends.postgres.listing import list_checkpoints, list_runs
+from everstep.backends.postgres.rows import fact_from, newest_run, pruned_from, record_from
+from everstep.backends.postgres.user_transaction import PostgresTransaction
+from everstep.backends.postgres.writer import Writer
+from everstep.errors import NotFound, StoreClosed
+from everstep.records import Base, Letter, Pruned, Record, RunRow, Tag, Tombstone, Worker
+
+_LAST = 2**63 - 1
+
+
+class PostgresBackend:
+    """An open store in a PostgreSQL database."""
+
+    durable = True
+
+    def __init__(
+        self,
+        url: str,
+        schema: str | None = None,
+        *,
+        namespace: str | None = None,
+        create: bool = True,
+        patience: float | None = None,
+        wait: bool = False,
+    ) -> None:
+        self._address = Address(url, schema, namespace, patience)
+        patience = self._address.patience
+        self.url = self._address.url
+        self._readers = Readers(self._address, patience, prepare_within(self._address, create, patience if wait else 0.0))
+        self._writer = Writer(self._address, os.urandom(1)[0] % BUCKETS, patience)
+        self._claims = Writer(
+            self._address, (self._writer.bucket + 1) % BUCKETS, patience
+        )  # commits do not wait while a worker asks for more
+        self._leases = Leases(self._readers.sql, self._writer.sql, self._writer.bucket)
+        self._lender = Lender(self._address)
+        self._patience = patience
+        self._stamps = upkeep.Stamps()
+        self._bells: list[queues.Bell] = []
+        self._closed = False
+        self._forked = False
+        _stores.add(self)
+
+    def _check_open(self) -> None:
+        if self._forked:
+            raise StoreClosed(f"the store {self.url} was opened before this process was forked", remedy="Open it anew in the child.")
+        if self._closed:
+            raise StoreClosed(f"the store {self.url} is closed")
+
+    def _rows(self, name: str, *values: object) -> Rows:
+        self._check_open()
+        return self._readers.rows(name, *values)
+
+    def commit(self, commit: Commit) -> None:
+        self._check_open()
+        self._writer.commit(commit)
+
+    def submit(self, commit: Commit, done: Done) -> None:
+        self._check_open()
+        self._writer.submit(commit, done)
+
+    def transaction(self) -> PostgresTransaction:
+        self._check_open()
+        return PostgresTransaction(self._lender, self._writer.sql, lambda: self._writer.call(lambda *_: None), self._patience)
+
+    def run(self, run: str) -> RunRow | None:
+        found = self._rows("run", run)
+        return newest_run(found[0]) if found else None
+
+    def runs(self, query: Query) -> list[tuple[int, RunRow]]:
+        self._check_open()
+        return list_runs(self._readers, self._address.schema, query)
+
+    def records(self, run: str, first: int, last: int, kinds: Sequence[str] | None = None, newest: int | None = None) -> list[Record]:
+        asked = None if kinds is None else list(kinds)
+        found = self._rows("records", run, max(first, 0), min(last, MAX_SEQ), asked, asked, newest)
+        return [record_from(run, row) for row in reversed(found)]
+
+    def checkpoints(self, run: str, query: Query) -> list[Record]:
+        self._check_open()
+        return list_checkpoints(self._readers, self._address.schema, run, query)
+
+    def digests(self, run: str, seqs: Sequence[int]) -> dict[int, bytes]:
+        return dict(self._rows("digests", run, list(seqs)))
+
+    def chunks(self, family: bytes, digests: Sequence[bytes]) -> dict[bytes, bytes]:
+        return dict(self._rows("chunks", family, list(digests)))
+
+    def tags(self, run: str, first: int | None = None, last: int | None = None) -> list[Tag]:
+        found = self._rows("tags", run, 0 if first is None else first, _LAST if last is None else last)
+        return [Tag(*row) for row in found]
+
+    def tag(self, tag: Tag, run: str) -> None:
+        values = (self._writer.bucket, run, tag.key, tag.name, tag.number, tag.at, tag.check)
+        code = self._write(lambda connection, _: execute(connection, self._writer.sql["tag"], values)[0][0])
+        if code == 2:
+            raise NotFound(f"there is no run {run!r}")
+        if code == 4:
+            raise NotFound(f"run {run!r} has no checkpoint {tag.number}")
+
+    def _write(self, operation: Callable[[Connection, bool], object]) -> object:
+        self._check_open()
+        return self._writer.call(operation)
+
+    def post(self, letter: Letter, run: str) -> bool:
+        values = (run, letter.key, letter.name, letter.due, letter.at, letter.body, letter.check)
+        sql, bucket = self._writer.sql["post"], self._writer.bucket
+        code = self._write(lambda connection, again: execute(connection, sql, (bucket, again, *values))[0][0])
+        if code == 2:
+            raise NotFound(f"there is no run {run!r}")
+        if code == 3:
+            raise NotFound(f"the run {run!r} that the letter {letter.name!r} is for was deleted; another one has its id")
+        return code == 0
+
+    def letters(self, run: str) -> list[Letter]:
+        return [Letter(*row) for row in self._rows("letters", run)]
+
+    def due(self, now: int, limit: int | None = None, outside: bool = False) -> list[str]:
+        return [str(name) for (name,) in self._rows("due", now, outside, limit)]
+
+    def feed(self, after: int, limit: int) -> list[tuple[int, Record]]:
+        self._check_open()
+        feeds.settle(self._readers)
+        return feeds.read(self._readers, max(after, 0), limit)
+
+    def feed_end(self) -> int:
+        self._check_open()
+        feeds.settle(self._readers)
+        return feeds.end(self._readers)
+
+    def acquire(self, run: str, worker: Worker) -> RunRow:
+        row = self._write(lambda connection, again: self._leases.acquire(connection, run, worker, again))
+        assert isinstance(row, RunRow)
+        return row
+
+    def introduce(self, worker: Worker) -> None:
+        self._write(lambda connection, _: self._leases.introduce(connection, worker))
+
+    def holder(self, row: RunRow) -> Worker | None:
+        found = self._rows("holder", row.worker) if row.worker is not None else []
+        return living(found[0]) if found else None
+
+    def living(self) -> list[Worker]:
+        return [worker for row in self._rows("workers") if (worker := living(row)) is not None]
+
+    def release(self, row: RunRow) -> None:
+        self._write(lambda connection, _: self._leases.release(connection, row))
+
+    def renew(self, worker: Worker) -> None:
+        self._write(lambda connection, _: self._leases.renew(connection, worker))
+
+    def delete(self, row: RunRow) -> None:
+        self._write(lambda connection, again: self._leases.delete(connection, row, again))
+
+    def delete_many(self, rows: Sequence[RunRow]) -> set[bytes]:
+        self._check_open()
+        deletion = Deletion(self._claims.sql, self._claims.bucket, rows)
+        return deletion.keys if not rows else self._claims.call(deletion.do)  # commits do not wait for it
+
+    def trim_feed(self, after: int, most: int) -> int:
+        self._check_open()
+        values = (after, after + most)
+        ((gone,),) = self._claims.call(lambda connection, _: execute(connection, self._claims.sql["drop_feed"], values))
+        return int(gone)
+
+    def manifest(self) -> Manifest:
+        self._check_open()
+        return upkeep.manifest(self._readers, self._stamps)
+
+    def stats(self) -> dict[str, int]:
+        ((*counts,),) = self._rows("stats")
+        names = ("runs", "records", "chunks", "letters", "record_bytes", "chunk_bytes")
+        return {**dict(zip(names, counts, strict=True)), "file_bytes": self._size()}
+
+    def _size(self) -> int:
+        ((size,),) = self._readers.rows("size", self._address.schema)
+        return int(size)
+
+    def check(self, stop: Callable[[], bool] | None = None) -> list[str] | None:
+        self._check_open()
+        return upkeep.check(self._readers, stop)
+
+    def census(self) -> Census:
+        self._check_open()
+        return upkeep.census(self._readers)
+
+    def health(self) -> dict[str, object]:
+        self._check_open()
+        return upkeep.health(self._readers, self._address)
+
+    def pruned(self, run: str) -> Pruned | None:
+        found = self._rows("pruned", run)
+        return pruned_from(run, found[0]) if found else None
+
+    def bases(self, run: str, upto: int | None = None) -> list[Base]:
+        found = self._rows("bases", run, *((_LAST, None) if upto is None else (upto, 1)))
+        return [Base(*row) for row in reversed(found)]
+
+    def prune(self, cut: Cut) -> None:
+        sql, bucket = self._writer.sql["prune"], self._writer.bucket
+
+        def mark() -> bytes | None:
+            found = self._readers.rows("pruned", cut.run)
+            return found[0][-1] if found else None
+
+        self._write(lambda connection, again: upkeep.prune(connection, sql, bucket, cut, again, mark))
+
+    def gather(self, page: Sequence[tuple[int, RunRow]], heads: bool) -> Gathered:
+        self._check_open()
+        return gathering.gather(self._readers, page, heads)
+
+    def families(self) -> list[bytes]:
+        return [family for (family,) in self._rows("families")]
+
+    def chunk_sizes(self, family: bytes) -> dict[bytes, int]:
+        return dict(self._rows("chunk_sizes", family))
+
+    def sweep(self, family: bytes, digests: Sequence[bytes], stamp: int) -> int:
+        """A stamp says something to the handle whose manifest it came from, and to others while nothing was written since."""
+        self._check_open()
+        if self._stamps.at(stamp) is None:
+            self.manifest()
+        buckets = self._stamps.at(stamp)
+        if buckets is None:
+            return 0
+        values = (family, list(digests), buckets)
+        ((freed,),) = self._writer.call(lambda connection, _: execute(connection, self._writer.sql["sweep"], values))
+        return int(freed)
+
+    def shrink(self, most: int) -> int:  # the server's autovacuum does that
+        self._check_open()
+        return 0
+
+    def compact(self) -> int:
+        self._check_open()
+        return upkeep.compact(self._address, self._size)
+
+    def tombstones(self, after: int = 0, limit: int | None = None) -> list[Tombstone]:
+        return [Tombstone(*row) for row in self._rows("tombstones", after, limit)]
+
+    def forget(self, block: int, before: int) -> int:
+        self._check_open()
+        sql, bucket = self._writer.sql, self._writer.bucket
+        gone: int = self._writer.call(lambda connection, _: forget(connection, sql, bucket, block, before))
+        return gone
+
+    def fact(self, name: str) -> str | None:
+        found = self._rows("fact", name)
+        return fact_from(found[0])[1] if found else None
+
+    def facts(self, prefix: str = "") -> dict[str, str]:
+        return dict(map(fact_from, self._rows("facts", prefix)))
+
+    def set_fact(self, name: str, value: str | None) -> None:
+        sql, bucket = self._writer.sql["set_fact"], self._writer.bucket
+        self._write(lambda connection, _: upkeep.set_fact(connection, sql, bucket, name, value))
+
+    def create(self, commits: Sequence[Commit], known: Sequence[str] = ()) -> list[bool]:
+        self._check_open()
+        sql, bucket = self._writer.sql, self._writer.bucket
+        new: list[bool] = self._writer.call(lambda connection, again: queues.create(connection, sql, bucket, commits, known, again))
+        return new
+
+    def claim(self, claim: Claim) -> list[Claimed]:
+        self._check_open()
+        sql, bucket = self._claims.sql["claim"], self._claims.bucket
+        if not claim.most:
+            return []
+        self._leases.own(claim.worker)
+        taken: list[Claimed] = self._claims.call(lambda connection, _: queues.claim(connection, sql, bucket, claim))
+        return taken
+
+    def free(self, known_dead: Sequence[str] = ()) -> int:
+        self._check_open()
+        dead = [*known_dead, *queues.dead_here(self._readers)]
+        if not dead and self._readers.rows("abandoned") == [(False,)]:
+            return 0
+        values = (self._claims.bucket, dead)
+        freed: int = self._claims.call(lambda connection, _: execute(connection, self._claims.sql["free"], values)[0][0])
+        return freed
+
+    def place(self, run: str) -> Place | None:
+        found = self._rows("place", run)
+        return queues.place_from(found[0]) if found else None
+
+    def held_by(self, worker: str) -> list[str]:
+        return [str(run) for (run,) in self._rows("held_by", worker)]
+
+    def places(self, queue: str | None = None, limit: int | None = None) -> list[Place]:
+        return [queues.place_from(row) for row in self._rows("places", queue, queue, limit)]
+
+    def twin(self, task: Task) -> str | None:
+        found = self._rows("twin", task.queue, task.dedupe)
+        return str(found[0][0]) if found else None
+
+    def next_ready(self, names: Sequence[str]) -> int | None:
+        self._check_open()
+        return queues.next_ready(self._readers, names)
+
+    def depths(self, minutes: int = 5) -> list[Depth]:
+        self._check_open()
+        return queues.depths(self._readers, minutes)
+
+    def order_sql(self) -> str | None:
+        return self._readers.sql["order"].decode()
+
+    def orders(self, limit: int) -> list[tuple[int, str, bytes, bytes]]:
+        return [(number, run, body, digest) for number, run, body, digest in self._rows("orders", limit)]
+
+    def drop_orders(self, numbers: Sequence[int]) -> None:
+        sql, asked = self._writer.sql["drop_orders"], (list(numbers),)
+        self._write(lambda connection, _: execute(connection, sql, asked))
+
+    def bell(self, ring: Callable[[], None]) -> Callable[[], None]:
+        self._check_open()
+        bell = queues.Bell(self._address, ring)
+        self._bells.append(bell)
+        return bell.stop
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        for bell in self._bells:
+            bell.stop()
+        self._claims.close(lambda *_: None)
+        self._writer.close(lambda connection, _: self._leases.forget(connection))
+        self._readers.close()
+        self._lender.close()
+
+    def abandon(self) -> None:
+        """In a forked child: the connections are the parent's. The driver does not end those that another process made."""
+        self._closed = self._forked = True
+
+
+_stores: WeakSet[PostgresBackend] = WeakSet()
+
+
+def _in_child() -> None:
+    for store in list(_stores):
+        store.abandon()
+
+
+os.register_at_fork(after_in_child=_in_child)

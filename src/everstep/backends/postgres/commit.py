@@ -1,0 +1,115 @@
+"""A commit as the arguments of one function call, and what its answer means. No I/O."""
+
+from __future__ import annotations
+
+from operator import attrgetter
+from typing import Any
+
+from everstep.backends.contract.core import MAX_SEQ, Commit
+from everstep.backends.postgres.rows import Values, chunk_columns, items_of, items_or_none, record_columns, run_values
+from everstep.errors import AlreadyQueued, Conflict, EverstepError, LimitExceeded, LostLease, NotFound, RunExists, Written
+from everstep.records import Kind, Record, RunRow, tag_check
+
+DONE, BEFORE, GONE, EPOCH, MOVED, TAKEN, ORPHAN, DOUBLE = range(8)
+_NOTHING: tuple[list[Any], ...] = ([],) * 11
+_NO_CHUNKS: tuple[list[Any], ...] = ([], [])
+_NO_TAGS: tuple[list[Any], ...] = ([],) * 4
+_NO_LETTERS: tuple[list[Any], ...] = ([],) * 6
+_NO_LABELS: tuple[list[Any], ...] = ([],) * 4
+ADVANCE = 13
+NAMES = {ADVANCE: "advance", 40: "commit", 54: "commit_more", 58: "commit_task"}
+"""The statement for so many arguments."""
+
+
+def arguments(commit: Commit, bucket: int, again: bool) -> Values:
+    """What the function takes that does it, in order: as little as there is to say."""
+    run, was = commit.run, commit.was
+    if run.head_seq > MAX_SEQ:
+        raise LimitExceeded(f"run {run.id!r} has {MAX_SEQ} records; there is no room for more")
+    if was is not None and not again and _only_advances(commit, run, was):
+        return _advance(commit.records[0], run, was, bucket)
+    delta = int.from_bytes(run.check) - (0 if was is None else int.from_bytes(was.check))
+    fence = (None, None, None) if was is None else (was.epoch, was.head_seq, was.check)
+    records = record_columns(commit.records) if commit.records else _NOTHING
+    chunks = chunk_columns(commit.chunks) if commit.chunks else _NO_CHUNKS
+    letters = _letters(commit) if commit.read or commit.letters else _NO_LETTERS
+    tags, labels = _tags(commit), _labels(run, was)
+    core = (bucket, again, delta, *fence, *run_values(run), *records, *chunks)
+    plain = tags is _NO_TAGS and letters is _NO_LETTERS and labels is _NO_LABELS
+    if commit.task is not None:
+        task = commit.task
+        return (*core, *tags, *letters, *labels, task.queue, task.priority, task.key, task.dedupe)
+    return core if plain else (*core, *tags, *letters, *labels)
+
+
+def _only_advances(commit: Commit, run: RunRow, was: RunRow) -> bool:
+    """Whether a commit is one record with its body, and of the row only the head differs, as it follows from the record."""
+    if len(commit.records) != 1 or commit.chunks or commit.letters or commit.read or commit.task is not None:
+        return False
+    record = commit.records[0]
+    if record.tags or record.body is None or record.digest != run.head_digest or record.at != run.updated_at or record.epoch != run.epoch:
+        return False
+    number = was.checkpoints + (record.kind == Kind.CHECKPOINT)
+    if not record.number == run.checkpoints == number or not record.seq == run.head_seq == was.head_seq + 1:
+        return False
+    return run.stored == was.stored + len(record.body) and _fixed(run) == _fixed(was)
+
+
+_fixed = attrgetter(
+    "key", "family", "workflow", "session", "tags", "note", "meta", "parent", "parent_number", "created_at", "status", "epoch", "worker", "since"
+)  # fmt: skip
+
+
+def _advance(record: Record, run: RunRow, was: RunRow, bucket: int) -> Values:
+    delta = int.from_bytes(run.check) - int.from_bytes(was.check)
+    return (  # the sum as text: the driver takes longer to make the server's form of it
+        bucket, str(delta), was.epoch, was.head_seq, was.check, run.id, record.at, run.check, record.kind, record.note, record.meta,
+        record.digest, record.body,
+    )  # fmt: skip
+
+
+def _tags(commit: Commit) -> tuple[list[Any], ...]:
+    """The tags that the checkpoints of a commit carry."""
+    found = [(name, r.number, r.at) for r in commit.records if r.tags and r.kind == Kind.CHECKPOINT for name in r.tags]
+    if not found:
+        return _NO_TAGS
+    checks = [tag_check(commit.run.key, *tag) for tag in found]
+    return ([name for name, _, _ in found], [number for _, number, _ in found], [at for _, _, at in found], checks)
+
+
+def _letters(commit: Commit) -> tuple[list[Any], ...]:
+    new = commit.letters
+    bodies = [letter.body for letter in new]
+    return (
+        list(commit.read), [letter.name for letter in new], [letter.due for letter in new], [letter.at for letter in new],
+        bodies, [letter.check for letter in new],
+    )  # fmt: skip
+
+
+def _labels(run: RunRow, was: RunRow | None) -> tuple[list[Any], ...]:
+    """What listings no longer find the run by, and what from now on."""
+    old_tags, old_meta = ((), None) if was is None else (was.tags, was.meta)
+    if run.tags == old_tags and run.meta == old_meta:
+        return _NO_LABELS
+    return list(old_tags), list(run.tags), items_or_none(old_meta), items_of(run.meta)
+
+
+def refusal(commit: Commit, answer: Values, again: bool) -> EverstepError | None:
+    """The error that an answer stands for. Where a commit was asked for twice and left no record, nobody can tell who was refused."""
+    code, waiting, epoch, seq = answer
+    if code in (DONE, BEFORE):
+        commit.waiting = waiting
+        return None
+    name, was = commit.run.id, commit.was
+    written: Written = "unknown" if again and not commit.records else "no"
+    if code == DOUBLE and commit.task is not None:
+        return AlreadyQueued(commit.task.queue, commit.task.dedupe or "")
+    if code == GONE or (was is None and code not in (TAKEN, ORPHAN)):
+        return LostLease(f"run {name!r} was deleted while this writer had it open", written=written)
+    if code == TAKEN:
+        return RunExists(f"a run {name!r} exists already")
+    if code == ORPHAN:
+        return NotFound(f"run {commit.run.parent!r} was deleted meanwhile: it cannot be forked any more")
+    if code == EPOCH:
+        return LostLease(f"run {name!r} was taken over: epoch {was and was.epoch} is now {epoch}", written=written)
+    return Conflict(f"run {name!r} moved on: this write follows record {was and was.head_seq}, the head is {seq}", written=written)

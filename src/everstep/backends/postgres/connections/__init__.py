@@ -1,0 +1,1 @@
+"""Connections to the server: made, shared, guarded, and what their errors mean."""

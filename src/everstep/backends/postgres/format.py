@@ -1,0 +1,166 @@
+"""The format of a store in PostgreSQL: what the tables hold, how they are made, how an older store is brought to it. Owns the format.
+
+Format 1 (sql/0001_schema.sql), in a schema of its own:
+    runs, records, chunks, tags, letters, pruned, bases, tombstones, facts, workers   as in every store; `pk` is a run's place in the order
+               of creation and is never used again. records.body_digest is kept only where the body was pruned
+    manifest   64 buckets: each a part of the sum of all checks, of the number of runs and of writes, and which run was committed to last
+               through it. An open store has one bucket, so that those who write at the same time do not wait for one row
+    chunks     (bucket, stamp): by which write of which bucket each was last written
+    counters   how many runs were ever created; who creates one waits for others who do, so that places become visible in order
+    feed_new, feed, feed_end   commits without a position yet; those with one; the newest position
+    tasks, starts, ticks   the places of runs in queues; when runs of a queue with a rate limit were taken; what happened in each queue, minute by
+               minute, counted in the bucket of who did it
+    orders     runs that were enqueued inside a caller's own transaction, until a worker makes runs of them
+    run_tags, run_meta   the tags and scalar meta values of runs once more, for listing
+    commits    a sequence: in which order commits began
+The functions of sql/functions.sql and sql/queues.sql are what a commit and the other writes call. Relies on nothing but PostgreSQL 13 or newer: no extension.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+
+import psycopg
+from psycopg import errors as pg
+
+from everstep.backends import sql_files
+from everstep.backends.postgres.connections.connect import Address, Connection, execute, refuse_encoding
+from everstep.backends.postgres.connections.diagnosis import explained, refuse_broken
+from everstep.backends.postgres.connections.errors import translated
+from everstep.errors import InvalidArgument, NewerFormat, NotAStore, StoreError, StoreUnreachable
+
+FORMAT = 1
+MISSING = "Check the database and the schema in the URL; `everstep migrate` makes the tables, as does opening it without create=False."
+BUCKETS = 64
+_PAUSE = 0.2
+_OLDEST = 130000
+_FORBIDDEN = (pg.InsufficientPrivilege, pg.ReadOnlySqlTransaction)
+_STEPS = {1: "0001_schema"}  # the script that leads to each format from the one before
+
+
+def version_of(connection: Connection, address: Address) -> int:
+    """The format of the store; 0 if there is none."""
+    sql = address.load("read")
+    ((there,),) = execute(connection, sql["has_format"], (address.schema,))
+    if not there:
+        return 0
+    found = execute(connection, sql["format"])
+    return int(found[0][0]) if found else 0
+
+
+def formats_of(url: str) -> tuple[int, int]:
+    """The format that a store has, 0 if there is none, and the one that this version brings it to."""
+    address = Address(url)
+    with address.connect() as connection:
+        try:
+            return version_of(connection, address), FORMAT
+        except psycopg.Error as error:
+            raise translated(error, address.url) from error
+
+
+def prepare_within(address: Address, create: bool, seconds: float) -> Connection:
+    """The same, and try again for so long while the server does not answer. A server that refuses is not asked again."""
+    limit = time.monotonic() + seconds
+    while True:
+        try:
+            return prepare(address, create)
+        except StoreUnreachable:
+            if time.monotonic() >= limit:
+                raise
+        time.sleep(_PAUSE)
+
+
+def prepare(address: Address, create: bool) -> Connection:
+    """See that the store is there and has this format; make it or bring it there where that is allowed. Gives a connection for reading."""
+    connection = address.connect()
+    try:
+        refuse_encoding(connection, address.url)
+        version = version_of(connection, address)
+        if version < FORMAT:
+            refuse_broken(connection, address)
+            if not version and not create:
+                raise NotAStore.nothing_at(address.url, MISSING)
+            version = _migrate(connection, address)
+        if version > FORMAT:
+            raise NewerFormat(f"{address.url} has format {version}; this version of Everstep knows formats up to {FORMAT}")
+        _guard_functions(connection, address)
+    except psycopg.Error as error:
+        connection.close()
+        raise explained(error, address) from error
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _migrate(connection: Connection, address: Address) -> int:
+    """All steps in one transaction. Of several who begin at once the first does it; the others wait and find it done."""
+    if connection.info.server_version < _OLDEST:
+        raise StoreError(f"{address.url} is PostgreSQL {connection.info.server_version // 10000}", remedy="Use version 13 or newer.")
+    sql = address.load("read")
+    try:
+        with connection.transaction():
+            execute(connection, sql["alone"], (f"everstep {address.schema}",))
+            version = version_of(connection, address)
+            if version < FORMAT:
+                _build(connection, address, version)
+            return max(version, FORMAT)
+    except pg.ReadOnlySqlTransaction as error:
+        raise explained(error, address, connection) from error
+    except _FORBIDDEN as error:
+        raise _forbidden(error, connection, address) from error
+
+
+def begin_new(connection: Connection, address: Address) -> None:
+    """Begin a transaction that makes the tables of a new store. InvalidArgument if the schema has tables already."""
+    refuse_encoding(connection, address.url)
+    sql = address.load("read")
+    try:
+        connection.execute("BEGIN")
+        execute(connection, sql["alone"], (f"everstep {address.schema}",))
+        if execute(connection, sql["taken"], (address.schema,)) == [(True,)]:
+            raise InvalidArgument(
+                f"{address.url} has tables already", remedy="Give a schema where nothing is: repair never writes over anything."
+            )
+        _build(connection, address, 0)
+    except _FORBIDDEN as error:
+        raise _forbidden(error, connection, address) from error
+
+
+def _build(connection: Connection, address: Address, version: int) -> None:
+    _make_schema(connection, address)
+    for step in range(version + 1, FORMAT + 1):
+        connection.execute(address.fill(sql_files.script("postgres", _STEPS[step])).encode())
+    _install_functions(connection, address)
+    execute(connection, address.load("read")["set_format"], (FORMAT,))
+
+
+def _install_functions(connection: Connection, address: Address) -> None:
+    for script in ("functions", "queues"):
+        connection.execute(address.fill(sql_files.script("postgres", script)).encode())
+
+
+def _guard_functions(connection: Connection, address: Address) -> None:
+    """Replace the functions of a store that was made before they set their search path. A user who may not goes on with those that are there."""
+    sql = address.load("read")
+    if execute(connection, sql["guarded"], (address.schema,)) == [(True,)]:
+        return
+    with suppress(*_FORBIDDEN, pg.ObjectNotInPrerequisiteState), connection.transaction():
+        execute(connection, sql["alone"], (f"everstep {address.schema}",))
+        if execute(connection, sql["guarded"], (address.schema,)) != [(True,)]:
+            _install_functions(connection, address)
+
+
+def _forbidden(error: psycopg.Error, connection: Connection, address: Address) -> StoreError:
+    return StoreError(
+        f"{address.url}: the tables of the store cannot be made ({str(error).splitlines()[0]})",
+        remedy=f'Let an owner of the database run: CREATE SCHEMA "{address.schema}" AUTHORIZATION {connection.info.user}; or open it once as one who may.',
+    )
+
+
+def _make_schema(connection: Connection, address: Address) -> None:
+    """Only where it is not there: "if not exists" asks for the right to make one all the same."""
+    ((there,),) = execute(connection, address.load("read")["has_schema"], (address.schema,))
+    if not there:
+        connection.execute(f'CREATE SCHEMA "{address.schema}"'.encode())

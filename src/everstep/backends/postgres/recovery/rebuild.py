@@ -1,0 +1,119 @@
+"""Builds a store in PostgreSQL out of rows that are known to be good. Relies on postgres_format for the tables.
+
+All of it is one transaction: whoever is killed in it leaves nothing. Places, digests and rows are kept exactly as given. Never writes
+into a schema that has a table.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import psycopg
+
+from everstep.backends.columns import pack_ranges
+from everstep.backends.contract.queues import Task, placed
+from everstep.backends.contract.recovery import Entry
+from everstep.backends.postgres.connections.connect import Address, execute
+from everstep.backends.postgres.connections.errors import translated
+from everstep.backends.postgres.format import begin_new
+from everstep.backends.postgres.rows import Values, items_of, record_values, run_values
+from everstep.clock import clock
+from everstep.records import Base, Letter, Pruned, Record, RunRow, Tag, Tombstone, fact_check
+
+_AT_ONCE = 1000
+
+
+class PostgresBuilder:
+    """A store in the making."""
+
+    def __init__(self, url: str) -> None:
+        self._address = Address(url)
+        self._sql = self._address.load("rebuild")
+        self._total = self._runs = 0
+        self._once: set[tuple[str, str]] = set()
+        self._connection = self._address.connect(seconds=0)
+        self._folder = tempfile.TemporaryDirectory(prefix="everstep-repair-")
+        self.private = f"{self._folder.name}/copy"
+        try:
+            begin_new(self._connection, self._address)
+        except psycopg.Error as error:
+            self.abandon()
+            raise translated(error, self._address.url) from error
+        except BaseException:
+            self.abandon()
+            raise
+
+    def _write(self, name: str, rows: Iterable[Sequence[Any]]) -> None:
+        given = list(rows)
+        try:
+            for first in range(0, len(given), _AT_ONCE):
+                self._connection.cursor().executemany(self._sql[name], given[first : first + _AT_ONCE])
+        except (psycopg.Error, UnicodeEncodeError, OverflowError) as error:
+            raise translated(error, self._address.url) from error
+
+    def run(
+        self, place: int, row: RunRow, records: Sequence[Record], tags: Iterable[Tag], letters: Iterable[Letter], mark: Pruned | None,
+        bases: Iterable[Base], task: Task | None = None,
+    ) -> None:  # fmt: skip
+        tags, letters, bases = list(tags), list(letters), list(bases)
+        marks = [mark] if mark is not None else []
+        self._write("run", [(place, *run_values(row))])
+        self._write("record", ((place, *record_values(record)) for record in records))
+        self._write("tag", ((place, tag.name, tag.number, tag.at, tag.key, tag.check) for tag in tags))
+        self._write("letter", ((place, m.name, m.due, m.at, m.key, m.body, m.check) for m in letters))
+        self._write("mark", (_mark(place, m) for m in marks))
+        self._write("base", ((place, base.number, base.key, base.at, base.body, base.check) for base in bases))
+        self._write("run_tag", ((tag, place) for tag in row.tags))
+        self._write("run_meta", ((item, place) for item in items_of(row.meta)))
+        found = None if task is None else placed(row, letters, task, self._once, clock.now_us())
+        if found is not None:
+            kept = found.task
+            self._write("task", [(place, kept.queue, kept.priority, kept.key, kept.dedupe, found.ready, found.worker)])
+        self._runs += 1
+        checks = [
+            row.check,
+            *(tag.check for tag in tags),
+            *(m.check for m in letters),
+            *(m.check for m in marks),
+            *(b.check for b in bases),
+        ]
+        self._total += sum(map(int.from_bytes, checks))
+
+    def chunk(self, family: bytes, digest: bytes, frame: bytes) -> None:
+        self._write("chunk", [(family, digest, frame)])
+
+    def tombstone(self, tombstone: Tombstone) -> None:
+        t = tombstone
+        self._write("tombstone", [(t.place, t.id, t.key, t.family, t.created_at, t.at, t.head_seq, t.head_digest, t.checkpoints, t.check)])
+        self._total += int.from_bytes(t.check)
+
+    def fact(self, name: str, value: str) -> None:
+        check = fact_check(name, value)
+        self._write("fact", [(name, value, check)])
+        self._total += int.from_bytes(check)
+
+    def finish(self, places: int, last: int | None, feed: Iterable[Entry]) -> None:
+        position, rows = 0, []
+        for run, seq, count in feed:
+            position += count
+            rows.append((position, run, seq, count))
+        self._write("feed", rows)
+        self._write("feed_end", [(position,)])
+        self._write("places", [(places,)])
+        self._write("manifest", [(self._total, self._runs, last)])
+        try:
+            execute(self._connection, self._sql["durably"])
+            self._connection.commit()
+        except psycopg.Error as error:
+            raise translated(error, self._address.url) from error
+
+    def abandon(self) -> None:
+        """Undo what was built, unless it is finished: the server does that when the connection ends."""
+        self._connection.close()
+        self._folder.cleanup()
+
+
+def _mark(place: int, mark: Pruned) -> Values:
+    return (place, mark.key, pack_ranges(mark.ranges), mark.freed, mark.at, pack_ranges(mark.numbers), mark.check)

@@ -1,0 +1,123 @@
+"""A transaction of the user's in the store's own database, whose last statement is the commit of the step. Relies on psycopg.
+
+COMMIT is sent when the answer of that statement is known, never with it: a refused commit must take the user's statements with it. So
+a connection that is lost before COMMIT was sent has written nothing, and one that is lost after it holds a lock on the run's row until the
+server has made up its mind; whoever gets that lock can read what became of it.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+
+import psycopg
+
+from everstep.backends.contract.core import Commit
+from everstep.backends.contract.transactions import Undone, ended
+from everstep.backends.postgres.commit import NAMES, arguments, refusal
+from everstep.backends.postgres.connections.connect import speak_utf8
+from everstep.backends.postgres.connections.errors import said
+from everstep.backends.postgres.connections.guarded import MARK, Lender, own
+from everstep.backends.postgres.format import BUCKETS
+from everstep.errors import EverstepError, StoreUnreachable, TransactionUnknown
+
+_PAUSE = 0.1
+_SETTLE = b"SELECT pk FROM {schema}.runs WHERE id = %s AND key = %s FOR NO KEY UPDATE"
+_LOOK = b"SELECT 1 FROM {schema}.records WHERE run = %s AND seq = %s AND digest = %s"
+
+
+class PostgresTransaction:
+    """One transaction. `barrier` returns when all commits that were handed over before are settled."""
+
+    def __init__(self, lender: Lender, sql: dict[str, bytes], barrier: Callable[[], object], patience: float):
+        self._lender = lender
+        self._sql = sql
+        self._barrier = barrier
+        self._patience = patience
+        self.connection = lender.begin()
+
+    def commit(self, commit: Commit) -> None:
+        try:
+            self._barrier()
+            self._last_statement(commit)
+        except BaseException:
+            self.rollback()
+            raise
+        self._end(commit)
+
+    def _last_statement(self, commit: Commit) -> None:
+        """The commit, in a bucket of its own choice: that of the store's writer would have them wait for each other."""
+        connection = self.connection
+        if connection.closed or connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE:
+            raise Undone(ended()) if not connection.closed else self._lost("in the step")
+        values = arguments(commit, os.urandom(1)[0] % BUCKETS, again=False)
+        call = self._sql[NAMES[len(values)]].replace(b"SELECT code", f"SELECT pg_catalog.current_setting('{MARK}', true), code".encode(), 1)
+        try:
+            speak_utf8(connection)
+            mark, *answer = own(connection, call, values).fetchone() or ("",)
+        except psycopg.Error as error:
+            raise (self._lost(said(error)) if lost(connection, error) else Undone(error)) from error
+        if mark != connection.mark:
+            raise Undone(ended())
+        trouble = refusal(commit, tuple(answer), again=False)
+        if trouble is not None:
+            raise trouble
+
+    def _lost(self, how: str) -> StoreUnreachable:
+        """The server went away, and it is known that nothing was written: no fault of the step's."""
+        url = self._lender.address.url
+        failure = StoreUnreachable(f"{url}: the connection was lost before the step was committed: {how}", written="no")
+        failure.place = url
+        return failure
+
+    def _end(self, commit: Commit) -> None:
+        connection = self.connection
+        connection.over = True
+        try:
+            own(connection, b"COMMIT")
+        except psycopg.Error as error:
+            if not lost(connection, error):  # a constraint or a conflict that showed up at the end
+                self.rollback()
+                raise Undone(error) from error
+            self._lender.drop(connection)
+            if not self._settle(commit, error):
+                raise self._lost(said(error)) from error
+        except BaseException as error:  # Ctrl-C: known before anybody asks
+            self._lender.drop(connection)
+            self._settle(commit, error)
+            raise
+        else:
+            self._lender.give(connection)
+
+    def _settle(self, commit: Commit, cause: BaseException) -> bool:
+        """Whether a commit happened whose connection was lost at its end."""
+        limit = time.monotonic() + self._patience
+        while True:
+            try:
+                return self._happened(commit)
+            except (psycopg.Error, StoreUnreachable) as error:
+                if time.monotonic() > limit:
+                    what = error.message if isinstance(error, EverstepError) else said(error)
+                    raise TransactionUnknown(
+                        f"the connection was lost when the step of run {commit.run.id!r} was committed: {what}"
+                    ) from cause
+            time.sleep(_PAUSE)
+
+    def _happened(self, commit: Commit) -> bool:
+        fill = self._lender.address.fill
+        connection = self._lender.begin()
+        try:
+            row = own(connection, fill(_SETTLE.decode()).encode(), (commit.run.id, commit.run.key)).fetchone()
+            wanted = commit.run.head_seq, commit.run.head_digest
+            return row is not None and own(connection, fill(_LOOK.decode()).encode(), (row[0], *wanted)).fetchone() is not None
+        finally:
+            self._lender.undo(connection, abandoned=False)
+
+    def rollback(self, abandoned: bool = False) -> None:
+        self._lender.undo(self.connection, abandoned)
+
+
+def lost(connection: psycopg.Connection[object], error: psycopg.Error) -> bool:
+    """Whether an error leaves it open what the server did: one that the server itself reported, on a connection that goes on, does not."""
+    return connection.closed or error.sqlstate is None or error.sqlstate.startswith(("57P", "08"))

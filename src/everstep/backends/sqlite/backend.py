@@ -1,0 +1,393 @@
+"""A store in one SQLite file, for one machine and any number of processes. The backend that everybody starts with.
+
+    sqlite_format       the tables, and how an older store is brought to them; sqlite_file makes and opens the file
+    sqlite_writer       group commit; sqlite_transaction says what a commit does to the tables
+    sqlite_feed         the order of all commits, for those who follow
+    sqlite_upkeep       pruning, sweeping, giving space back
+    sqlite_health       what a store tells about itself: SQLite's own check, a census, its file and folder
+    sqlite_witness      what was seen of a store, to notice an older one in its place
+    sqlite_queues       what workers take, what waits, and how a change is noticed
+    sqlite_leases       who may write a run; OS locks that tell of a death at once
+    sqlite_wal          merging and growing the WAL, off the caller's path
+    sqlite_fork         what a fork does to open stores
+    sqlite_reader, sqlite_listing   reads
+    sqlite_rows, sqlite_errors      rows and errors of SQLite to ours
+
+Needs a local file system. One handle belongs to one process: in a forked child every call is refused.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+
+import apsw
+
+from everstep.backends.contract.core import Commit, Done, Manifest, Query
+from everstep.backends.contract.queues import Claim, Claimed, Depth, NoOrders, Place, Task
+from everstep.backends.contract.upkeep import Census, Cut, Gathered
+from everstep.backends.sqlite import health as sqlite_health
+from everstep.backends.sqlite import queues as sqlite_queues
+from everstep.backends.sqlite import upkeep
+from everstep.backends.sqlite.feed import feed_end, read_feed
+from everstep.backends.sqlite.files import os_fork
+from everstep.backends.sqlite.files.store_file import BUSY_MS, SqliteFile, quoted
+from everstep.backends.sqlite.files.wal import GROW_BYTES, WalKeeper
+from everstep.backends.sqlite.leases import Leases, WorkerLocks
+from everstep.backends.sqlite.listing import list_checkpoints, list_runs, locate
+from everstep.backends.sqlite.reader import Reader
+from everstep.backends.sqlite.transaction import Transaction
+from everstep.backends.sqlite.writer import Writer
+from everstep.clock import clock
+from everstep.errors import NotFound, StoreClosed
+from everstep.records import Base, Letter, Pruned, Record, RunRow, Tag, Tombstone, Worker
+from everstep.threads.guard import inside, refuse_inside
+
+
+class SqliteBackend(NoOrders):
+    """An open store in a SQLite file."""
+
+    durable = True
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        create: bool = True,
+        busy_ms: int = BUSY_MS,
+        wal_bytes: int = GROW_BYTES,
+        accept_older: bool = False,
+    ) -> None:
+        self._file = SqliteFile(path, create, busy_ms, accept_older)
+        self.url = f"sqlite:///{quoted(self._file.path)}"
+        self._reader = Reader(self._file.reader, self._file.path, self._file.readers())
+        self._writer = Writer(self._connect_writer, self._file.path, self._file.witness.note)
+        self._wal = WalKeeper(self._writer, self._file.writer, self._file.wal, self._file.witness.merged, wal_bytes)
+        self._locks = WorkerLocks(self._file.path + "-locks")
+        if self._file.read_only is None:
+            self._locks.clean()
+        self._leases = Leases(self._locks)
+        self._queues = sqlite_queues.Queues(self._leases)
+        self._bells: list[sqlite_queues.Bell] = []
+        self._closed = False
+        self._forked = False
+        self._rests = False
+        os_fork.register(self)
+
+    def _connect_writer(self) -> apsw.Connection:
+        connection = self._file.writer()
+        self._wal.watch(connection)
+        self._file.witness.begin(*upkeep.seen(connection))
+        return connection
+
+    def _check_open(self) -> None:
+        if self._forked:
+            raise StoreClosed(f"the store {self._file.path} was opened before this process was forked", remedy="Open it anew in the child.")
+        if self._closed:
+            raise StoreClosed(f"the store {self._file.path} is closed")
+
+    def commit(self, commit: Commit) -> None:
+        if self._closed:
+            self._check_open()
+        self._writer.call(Transaction.apply, commit)
+
+    def submit(self, commit: Commit, done: Done) -> None:
+        if self._closed:
+            self._check_open()
+        self._writer.submit(Transaction.apply, commit, done)
+
+    def run(self, run: str) -> RunRow | None:
+        self._check_open()
+        return self._reader.run(run)
+
+    def runs(self, query: Query) -> list[tuple[int, RunRow]]:
+        self._check_open()
+        with self._reader.snapshot() as cursor:
+            return list_runs(cursor, query)
+
+    def records(self, run: str, first: int, last: int, kinds: Sequence[str] | None = None, newest: int | None = None) -> list[Record]:
+        self._check_open()
+        return self._reader.records(run, first, last, kinds, newest)
+
+    def checkpoints(self, run: str, query: Query) -> list[Record]:
+        self._check_open()
+        with self._reader.snapshot() as cursor:
+            return list_checkpoints(cursor, run, query)
+
+    def chunks(self, family: bytes, digests: Sequence[bytes]) -> dict[bytes, bytes]:
+        self._check_open()
+        return self._reader.chunks(family, digests)
+
+    def digests(self, run: str, seqs: Sequence[int]) -> dict[int, bytes]:
+        self._check_open()
+        return self._reader.digests(run, seqs)
+
+    def tags(self, run: str, first: int | None = None, last: int | None = None) -> list[Tag]:
+        self._check_open()
+        return self._reader.tags(run, first, last)
+
+    def tag(self, tag: Tag, run: str) -> None:
+        self._check_open()
+        self._writer.call(_tag, (tag, run))
+
+    def post(self, letter: Letter, run: str) -> bool:
+        self._check_open()
+        new: bool = self._writer.call(_post, (letter, run))
+        return new
+
+    def letters(self, run: str) -> list[Letter]:
+        self._check_open()
+        return self._reader.letters(run)
+
+    def due(self, now: int, limit: int | None = None, outside: bool = False) -> list[str]:
+        self._check_open()
+        return self._reader.due(now, limit, outside)
+
+    def feed(self, after: int, limit: int) -> list[tuple[int, Record]]:
+        self._check_open()
+        with self._reader.snapshot() as cursor:
+            return read_feed(cursor, after, limit)
+
+    def feed_end(self) -> int:
+        self._check_open()
+        with self._reader.snapshot() as cursor:
+            return feed_end(cursor)
+
+    def acquire(self, run: str, worker: Worker) -> RunRow:
+        self._check_open()
+        row: RunRow = self._writer.call(self._leases.acquire, (run, worker))
+        return row
+
+    def introduce(self, worker: Worker) -> None:
+        self._check_open()
+        self._writer.call(self._leases.introduce, worker)
+
+    def holder(self, row: RunRow) -> Worker | None:
+        self._check_open()
+        found = self._reader.worker(row.worker) if row.worker is not None else None
+        return found if found is not None and self._locks.alive(found, os.uname().nodename) else None
+
+    def living(self) -> list[Worker]:
+        self._check_open()
+        host = os.uname().nodename
+        return [worker for worker in self._reader.workers() if self._locks.alive(worker, host)]
+
+    def release(self, row: RunRow) -> None:
+        self._check_open()
+        self._writer.call(self._leases.release, row)
+
+    def renew(self, worker: Worker) -> None:
+        self._check_open()
+        self._writer.call(self._leases.renew, worker)
+
+    def delete(self, row: RunRow) -> None:
+        self._check_open()
+        self._writer.call(self._leases.delete, row)
+
+    def delete_many(self, rows: Sequence[RunRow]) -> set[bytes]:
+        self._check_open()
+        gone: set[bytes] = self._writer.call(self._leases.delete_many, rows)
+        return gone
+
+    def manifest(self) -> Manifest:
+        self._check_open()
+        return self._reader.manifest()
+
+    def stats(self) -> dict[str, int]:
+        self._check_open()
+        return self._reader.stats()
+
+    def check(self, stop: Callable[[], bool] | None = None) -> list[str] | None:
+        self._check_open()
+        with self._reader.snapshot() as cursor:
+            return sqlite_health.check(cursor, stop)
+
+    def census(self) -> Census:
+        self._check_open()
+        with self._reader.snapshot() as cursor:
+            return sqlite_health.census(cursor)
+
+    def health(self) -> dict[str, object]:
+        self._check_open()
+        with self._reader.snapshot() as cursor:
+            return sqlite_health.health(cursor, self._file)
+
+    def pruned(self, run: str) -> Pruned | None:
+        self._check_open()
+        return self._reader.pruned(run)
+
+    def bases(self, run: str, upto: int | None = None) -> list[Base]:
+        self._check_open()
+        return self._reader.bases(run, upto)
+
+    def prune(self, cut: Cut) -> None:
+        self._check_open()
+        self._writer.call(Transaction.prune, cut)
+
+    def gather(self, page: Sequence[tuple[int, RunRow]], heads: bool) -> Gathered:
+        self._check_open()
+        if not heads:
+            return Gathered()
+        from everstep.backends.sqlite import gather as sqlite_gather
+
+        with self._reader.snapshot() as cursor:
+            return sqlite_gather.heads(cursor, page)
+
+    def families(self) -> list[bytes]:
+        self._check_open()
+        return self._reader.families()
+
+    def chunk_sizes(self, family: bytes) -> dict[bytes, int]:
+        self._check_open()
+        return self._reader.chunk_sizes(family)
+
+    def sweep(self, family: bytes, digests: Sequence[bytes], stamp: int) -> int:
+        self._check_open()
+        freed: int = self._writer.call(Transaction.sweep, (family, digests, stamp))
+        return freed
+
+    def shrink(self, most: int) -> int:
+        self._check_open()
+        given: int = self._writer.call(upkeep.shrink, most)
+        if not given:
+            self._wal.merge()
+        return given
+
+    def compact(self) -> int:
+        self._check_open()
+        return upkeep.compact(self._file, self._wal)
+
+    def tombstones(self, after: int = 0, limit: int | None = None) -> list[Tombstone]:
+        self._check_open()
+        return self._reader.tombstones(after, limit)
+
+    def trim_feed(self, after: int, most: int) -> int:
+        self._check_open()
+        gone: int = self._writer.call(upkeep.trim_feed, (after, most))
+        return gone
+
+    def forget(self, block: int, before: int) -> int:
+        self._check_open()
+        gone: int = self._writer.call(upkeep.forget, (block, before))
+        return gone
+
+    def fact(self, name: str) -> str | None:
+        self._check_open()
+        return self._reader.fact(name)
+
+    def facts(self, prefix: str = "") -> dict[str, str]:
+        self._check_open()
+        return self._reader.facts(prefix)
+
+    def set_fact(self, name: str, value: str | None) -> None:
+        self._check_open()
+        self._writer.call(upkeep.set_fact, (name, value))
+
+    def create(self, commits: Sequence[Commit], known: Sequence[str] = ()) -> list[bool]:
+        self._check_open()
+        new: list[bool] = self._writer.call(sqlite_queues.create, (commits, frozenset(known)))
+        return new
+
+    def claim(self, claim: Claim) -> list[Claimed]:
+        """A look without a write first: workers ask often, and mostly there is nothing."""
+        self._check_open()
+        ready = sqlite_queues.next_ready(self._reader, claim.queues)
+        if not claim.most or ready is None or ready > clock.now_us():
+            return []
+        taken: list[Claimed] = self._writer.call(self._queues.claim, claim)
+        return taken
+
+    def free(self, known_dead: Sequence[str] = ()) -> int:
+        self._check_open()
+        host = os.uname().nodename
+        dead = sqlite_queues.dead_holders(self._reader, lambda worker: worker.id not in known_dead and self._locks.alive(worker, host))
+        freed: int = self._writer.call(self._queues.free, dead) if dead else 0
+        return freed
+
+    def place(self, run: str) -> Place | None:
+        self._check_open()
+        return sqlite_queues.place(self._reader, run)
+
+    def held_by(self, worker: str) -> list[str]:
+        self._check_open()
+        return sqlite_queues.held_by(self._reader, worker)
+
+    def places(self, queue: str | None = None, limit: int | None = None) -> list[Place]:
+        self._check_open()
+        return sqlite_queues.places(self._reader, queue, limit)
+
+    def twin(self, task: Task) -> str | None:
+        self._check_open()
+        return sqlite_queues.twin(self._reader, task)
+
+    def next_ready(self, queues: Sequence[str]) -> int | None:
+        self._check_open()
+        return sqlite_queues.next_ready(self._reader, queues)
+
+    def depths(self, minutes: int = 5) -> list[Depth]:
+        self._check_open()
+        return sqlite_queues.depths(self._reader, minutes)
+
+    def bell(self, ring: Callable[[], None]) -> Callable[[], None]:
+        self._check_open()
+        bell = sqlite_queues.Bell(self._file.reader(), ring)
+        self._bells.append(bell)
+        return bell.stop
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        refuse_inside()
+        self._closed = True
+        # The last of them first, and each whatever becomes of the others. The writer's connection is the last one to be closed: if no other
+        # process has the store open, SQLite merges and removes the WAL then.
+        with ExitStack() as closing:
+            closing.callback(self._file.release)
+            for part in (self._file.witness, self._locks, self._writer, self._reader, self._wal):
+                closing.callback(part.close)
+            for bell in self._bells:
+                closing.callback(bell.stop)
+
+    def rest(self) -> None:
+        """Before a fork; see sqlite_fork. A thread that forks in the middle of a save of its own can't wait for it: in the child, it is undone."""
+        self._rests = not inside()
+        if self._rests:
+            self._wal.rest()
+            self._writer.rest()
+
+    def go_on(self) -> None:
+        if self._rests:
+            self._writer.go_on()
+            self._wal.go_on()
+
+    def abandon(self) -> str | None:
+        if self._closed:
+            return None
+        self._closed = self._forked = True
+        self._wal.abandon()
+        self._writer.abandon()
+        self._locks.abandon()
+        self._file.witness.close()
+        return None if self._reader.abandon() else self._file.path
+
+
+def _tag(transaction: Transaction, asked: tuple[Tag, str]) -> None:
+    tag, run = asked
+    pk, row = transaction.existing(run)
+    seq = locate(transaction.rows, pk, row.head_seq, tag.number)
+    if seq is None:
+        raise NotFound(f"run {run!r} has no checkpoint {tag.number}")
+    transaction.add_tag(pk, seq, tag)
+
+
+def _post(transaction: Transaction, asked: tuple[Letter, str]) -> bool:
+    letter, run = asked
+    pk, row = transaction.existing(run)
+    if row.key != letter.key:
+        raise NotFound(f"the run {run!r} that the letter {letter.name!r} is for was deleted; another one has its id")
+    if not transaction.add_letter(pk, letter):
+        return False
+    if row.worker is None:  # who has it reads the letter; if that one died, the place is ready already, or will be
+        transaction.settle(pk, row)
+    return True

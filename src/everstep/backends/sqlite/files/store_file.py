@@ -1,0 +1,371 @@
+"""The file of a SQLite store: finding out what it is, making a new one, connecting to it. Relies on sqlite_format for what is in it.
+
+Files: the store is 0600 (SQLite gives -wal and -shm the same), a folder made for it 0700. A new store is built under
+another name and linked to its own when it is complete, so that no process ever sees half of one. The file is never
+opened but through SQLite and by sqlite_paths: closing a descriptor of it drops the locks that SQLite holds in this process. What a killed
+creation left behind is removed by the next one, or by whoever opens the store next.
+A store of an older format is migrated when it is opened; where it cannot be written, it cannot be opened.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+from weakref import finalize
+
+import apsw
+
+from everstep.backends import sql_files
+from everstep.backends.sqlite.agreement import adds_up
+from everstep.backends.sqlite.errors import read_error, write_error
+from everstep.backends.sqlite.files import format as sqlite_format
+from everstep.backends.sqlite.files.create import discard, folder_error, link, remove_unfinished, unfinished
+from everstep.backends.sqlite.files.format import APPLICATION_ID, FORMAT, SCHEMAS, schema_digest
+from everstep.backends.sqlite.files.leftovers import foreign_wal, refuse_leftovers
+from everstep.backends.sqlite.files.os_fork import refuse_unsafe
+from everstep.backends.sqlite.files.paths import hold, refuse_links, refuse_mounted
+from everstep.backends.sqlite.files.rollback_guard import Seen, Witness
+from everstep.errors import Damaged, ForeignWal, NewerFormat, NotAStore, ReadOnly, RolledBack, StoreError
+from everstep.system import needs_full_sync, sync_folder, sync_parents
+
+OWN_FOLDER = ".everstep"
+BUSY_MS = 30_000
+_SQL = sql_files.load("sqlite", "read")
+_LOOKS = 4
+_WITNESSED = 3  # the first format whose stores tell which one they are and how often they were written
+
+
+class SqliteFile:
+    """One store file, known to be ours. `read_only` tells why it cannot be written, or is None."""
+
+    def __init__(self, path: str | os.PathLike[str], create: bool = True, busy_ms: int = BUSY_MS, accept_older: bool = False) -> None:
+        self._place = Path(os.path.realpath(path))
+        self.path = str(self._place)
+        self.wal = self.path + "-wal"
+        self.busy_ms = busy_ms
+        self.read_only: str | None = None
+        self.witness = Witness(self.path)
+        self._first: apsw.Connection | None = None
+        refuse_unsafe(self.path)
+        if not self._place.exists():
+            refuse_leftovers(self._place)
+            if not create:
+                raise NotAStore.nothing_at(self.path)
+            _create(self._place)
+        self._refuse_other_things()
+        self._refuse_odd_neighbours()
+        self._refuse_foreign_folder()
+        refuse_links(self._place)
+        refuse_mounted(self._place)
+        held = hold(self._place)
+        try:
+            self._look(accept_older)
+        except BaseException:
+            held.release()
+            raise
+        self.release = held.release
+        finalize(self, held.release).atexit = False  # a store that was never closed
+
+    def _look(self, accept_older: bool) -> None:
+        """Find out what the file is, and refuse it if it is not the one that it should be."""
+        seen = self.witness.recall()  # before the store is looked at: others go on writing both
+        version = self._identify()
+        self._refuse_foreign_wal()
+        if version < FORMAT:
+            self._compare_old(version, seen, accept_older)
+            self._migrate(version)
+            self._identify()
+        self._compare(seen, accept_older)
+
+    def _refuse_other_things(self) -> None:
+        info = self._place.stat()
+        if not stat.S_ISREG(info.st_mode):
+            raise NotAStore(f"{self.path} is not an Everstep store: it is no regular file")
+        if info.st_size == 0:
+            raise NotAStore(
+                f"{self.path} is not an Everstep store: it is empty",
+                remedy="Was it a store, then put a copy of it back. Was it never one, then remove the file, and a store is made in its place.",
+            )
+
+    def _refuse_odd_neighbours(self) -> None:
+        """What lies beside the store is opened by name: a pipe would hang us, a link would lead somewhere else."""
+        for name, is_right in ((f"-{part}", stat.S_ISREG) for part in ("wal", "shm", "journal", "seen")):
+            self._refuse_odd(name, is_right)
+        self._refuse_odd("-locks", stat.S_ISDIR)
+
+    def _refuse_odd(self, name: str, is_right: Callable[[int], bool]) -> None:
+        try:
+            mode = os.lstat(self.path + name).st_mode
+        except FileNotFoundError:
+            return
+        if not is_right(mode):
+            raise NotAStore(f"{self.path}{name} is no {'folder' if name == '-locks' else 'regular file'}", remedy=_odd_remedy(name))
+
+    def _refuse_foreign_folder(self) -> None:
+        """Where everybody may write in somebody else's folder, another user could swap the files under us."""
+        folder, me = self._place.parent, os.geteuid()
+        info = folder.stat()
+        if not info.st_mode & stat.S_IWOTH:
+            return
+        trusted = (0, me)
+        if info.st_uid in trusted and self._place.stat().st_uid in trusted:
+            return
+        reason = f"{folder} or the store in it belongs to another user and can be written by everybody"
+        if me != 0:
+            raise StoreError(reason, remedy="Use a folder of your own, or take the permission to write away from others.")
+        self.read_only = reason
+
+    def _identify(self) -> int:
+        """Look before touching: a read-only connection cannot change a file that is not ours. Returns the format."""
+        try:
+            with closing(self._unmerged(self._open(apsw.SQLITE_OPEN_READONLY))) as connection:
+                application, version, schema = _what_it_says(connection)
+        except (apsw.CantOpenError, apsw.ReadOnlyError) as error:
+            if os.access(self._place.parent, os.W_OK):
+                raise read_error(error, self.path) from error
+            with closing(self._open_immutable()) as connection:
+                application, version, schema = _what_it_says(connection)
+        except apsw.Error as error:
+            raise read_error(error, self.path) from error
+        if application != APPLICATION_ID or not isinstance(version, int) or version < 1:
+            raise NotAStore(f"{self.path} is not an Everstep store: it is a database of another program")
+        if version > FORMAT:
+            raise NewerFormat(f"{self.path} has format {version}; this version of Everstep knows formats up to {FORMAT}")
+        if schema != SCHEMAS[version]:
+            raise Damaged(
+                f"{self.path} has other tables and indexes than format {version}: it is damaged, or made by somebody else",
+                remedy="Save what is good: everstep.repair(path, new_path).",
+            )
+        return version
+
+    def _refuse_foreign_wal(self) -> None:
+        """Refuse a file that the WAL beside it was not made for, before anything merges the two."""
+        for attempt in range(_LOOKS):
+            seen = self.witness.recall()
+            if not self._has_wal() or (seen is not None and seen.file == self.witness.file()):
+                return
+            try:
+                with closing(self._unmerged(self.reader())) as connection:
+                    reason = foreign_wal(connection, self._open_alone(), Path(self.wal))
+            except (StoreError, apsw.Error):
+                return  # damage of another sort: whoever reads is told
+            if reason is None:
+                return
+            time.sleep(0.005 * 2**attempt)  # another process may be merging the WAL just now
+        from shlex import quote
+
+        raise ForeignWal(
+            f"{self.wal} does not belong to {self.path}: {reason}. Nothing was changed",
+            remedy=f"Put the file back that the WAL belongs to: its newest saves are in the WAL. To use {self._place.name} without them, "
+            f"move the WAL away: mv {quote(self.wal)} {quote(self.wal + '.old')}",
+        )
+
+    @staticmethod
+    def _unmerged(connection: apsw.Connection) -> apsw.Connection:
+        """A connection that leaves the WAL as it is when it is closed, until the file is known to be the right one."""
+        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        return connection
+
+    def _compare_old(self, version: int, seen: Seen | None, accept_older: bool) -> None:
+        """Refuse a store of an older format that is older than what was seen of it here, before it is migrated."""
+        if seen is None or accept_older:
+            return
+        if version < _WITNESSED:
+            raise RolledBack(f"{self.path} has format {version}, but a store of a newer format was seen here")
+        try:
+            connection = self.reader()
+        except StoreError:
+            return  # whoever migrates it meets the same, and can say more
+        with closing(self._unmerged(connection)):
+            self._refuse_older(connection, seen)
+
+    def _compare(self, seen: Seen | None, accept_older: bool) -> None:
+        """Refuse a store that is older than what was seen of it here, or whose file may be."""
+        try:
+            self._first = self._unmerged(self.reader())
+        except StoreError:
+            return  # damage of another sort: whoever reads is told
+        try:
+            if seen is not None:
+                self._refuse_older(self._first, seen)
+        except RolledBack:
+            if not accept_older:
+                self._first.close()
+                raise
+            self.witness.forget()
+        self._first.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
+
+    def _refuse_older(self, connection: apsw.Connection, seen: Seen) -> None:
+        try:
+            identity, writes = connection.execute(_SQL["seen"]).fetchone() or (None, None)
+        except (apsw.Error, UnicodeDecodeError):
+            return  # damage of another sort, as above
+        if identity != seen.identity or type(writes) is not int:
+            return
+        if writes < seen.writes:
+            raise RolledBack(f"{self.path} is older than it was: {seen.writes - writes} writes that were seen here are not in it")
+        if self._has_wal() and self.witness.file() != seen.file and not _adds_up(connection):
+            raise RolledBack(f"{self.path} is not the file that its WAL belongs to: what is in it and what the WAL says don't add up")
+
+    def _has_wal(self) -> bool:
+        """Whether part of the store stands in the WAL."""
+        wal = Path(self.wal)
+        return wal.exists() and wal.stat().st_size > 0
+
+    def readers(self) -> list[apsw.Connection]:
+        """The connection that looked at the store first: for the reader, so that the last one to close the store merges the WAL."""
+        first, self._first = self._first, None
+        return [] if first is None else [first]
+
+    def _migrate(self, version: int) -> None:
+        try:
+            with closing(self.writer()) as connection:
+                sqlite_format.migrate(connection)
+        except (apsw.Error, ReadOnly) as error:
+            known = write_error(error, self.path)
+            if not isinstance(known, ReadOnly):
+                raise known from error
+            raise ReadOnly(
+                f"{self.path} has format {version}, that of an older Everstep, and cannot be brought to format {FORMAT}: {known.message}",
+                remedy="Open it once where it and its folder can be written, or read a copy of it.",
+            ) from error
+
+    def _open(self, flags: int, name: str | None = None) -> apsw.Connection:
+        connection = apsw.Connection(name or self.path, flags=flags)
+        connection.set_busy_timeout(self.busy_ms)
+        connection.setlk_timeout(self.busy_ms, 0)
+        # A store may come from anywhere: nothing in its schema may run code of its own.
+        connection.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
+        connection.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
+        connection.config(apsw.SQLITE_DBCONFIG_ENABLE_VIEW, 0)
+        connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
+        if needs_full_sync():
+            sqlite_format.sync_fully(connection)
+        return connection
+
+    def _open_immutable(self) -> apsw.Connection:
+        """Read a store in a folder that we cannot write and that has no WAL: nobody is writing it."""
+        wal = Path(self.wal)
+        if wal.exists() and wal.stat().st_size:
+            raise ReadOnly(
+                f"{self.path} has a WAL that was not merged, and its folder cannot be written",
+                remedy="Open it once where it can be written.",
+            )
+        return self._open_alone()
+
+    def _open_alone(self) -> apsw.Connection:
+        """Read the file without its WAL."""
+        return self._open(apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI, f"file:{quoted(self.path)}?immutable=1")
+
+    def reader(self) -> apsw.Connection:
+        """A connection that only reads. It is opened for writing where that is possible, to recover a WAL after a crash."""
+        try:
+            connection = self._open(apsw.SQLITE_OPEN_READWRITE)
+            connection.execute(
+                "PRAGMA query_only = ON; PRAGMA cache_size = -16384; PRAGMA temp_store = MEMORY; PRAGMA schema_version"
+            ).fetchall()
+        except (apsw.CantOpenError, apsw.ReadOnlyError) as error:
+            if os.access(self._place.parent, os.W_OK):
+                raise read_error(error, self.path) from error
+            return self._open_immutable()
+        except apsw.Error as error:
+            raise read_error(error, self.path) from error
+        return connection
+
+    def writer(self) -> apsw.Connection:
+        """A connection that writes: WAL, synchronous=FULL, no checkpoint on the caller's path."""
+        if self.read_only is not None:
+            raise ReadOnly(f"{self.path} is not written: {self.read_only}")
+        if not os.access(self.path, os.W_OK) or not os.access(self._place.parent, os.W_OK):
+            raise ReadOnly(f"{self.path} or its folder cannot be written")
+        try:
+            connection = self._open(apsw.SQLITE_OPEN_READWRITE)
+            connection.wal_autocheckpoint(0)
+            connection.execute("PRAGMA synchronous = FULL; PRAGMA cache_size = -16384; PRAGMA temp_store = MEMORY").fetchall()
+            if connection.pragma("journal_mode") != "wal":
+                connection.execute("PRAGMA journal_mode = WAL").fetchall()
+        except apsw.Error as error:
+            raise write_error(error, self.path) from error
+        return connection
+
+
+def quoted(path: str) -> str:
+    """A path as it stands in a URL. What does it in the standard library takes longer to import than a store to open."""
+    return "".join(c if c.isascii() and (c.isalnum() or c in "/._-~") else "".join(f"%{b:02X}" for b in os.fsencode(c)) for c in path)
+
+
+def format_of(path: Path) -> int:
+    """The format of the store at a path, which is only looked at."""
+    if not path.exists():
+        raise NotAStore.nothing_at(path)
+    file = SqliteFile.__new__(SqliteFile)
+    file._place, file.path, file.wal, file.busy_ms = path, str(path), f"{path}-wal", BUSY_MS
+    return file._identify()
+
+
+def _odd_remedy(name: str) -> str:
+    if name in ("-wal", "-journal"):  # a link may lead to the real one: who removes it loses what was committed last
+        return "If it leads to the real file, put that in its place: the newest commits may stand in it. Otherwise move it away."
+    return "Move it away; no run stands in it."
+
+
+def _what_it_says(connection: apsw.Connection) -> tuple[Any, Any, str]:
+    """Application, format, and the digest of the schema: an index on an expression could make every write run for hours."""
+    connection.execute("BEGIN")  # all of one moment: another process may be migrating the store
+    application, version = connection.pragma("application_id"), connection.pragma("user_version")
+    return application, version, schema_digest(connection) if application == APPLICATION_ID and version in SCHEMAS else ""
+
+
+def _adds_up(connection: apsw.Connection) -> bool:
+    """Whether the manifest is the sum of all checks. Rows of an older file are good in themselves, but not together with a newer manifest."""
+    try:
+        with connection:  # both of one moment: others may be writing
+            right = adds_up(connection)
+    except apsw.Error:
+        return False
+    return right
+
+
+def _create(path: Path) -> None:
+    """Make a new store, complete or not at all. Losing a race against another process is as good as winning it."""
+    temporary = unfinished(path)
+    try:
+        _make_folder(path.parent)
+        sync_parents(path.parent)  # before there is a store: a save that was acknowledged must not be lost with the folder's name
+        remove_unfinished(path)
+        os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        try:
+            _build(temporary)
+            link(temporary, path)
+        finally:
+            discard(temporary)
+        sync_folder(path.parent)
+    except apsw.Error as error:
+        raise write_error(error, str(path)) from error
+    except OSError as error:
+        raise folder_error(error, path) from error
+
+
+def _make_folder(folder: Path) -> None:
+    """Only the folder that is ours by name is made; any other must exist."""
+    if folder.name != OWN_FOLDER or folder.exists():
+        return
+    try:
+        folder.mkdir(mode=0o700)
+    except FileExistsError:
+        return
+    descriptor = os.open(folder / ".gitignore", os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(descriptor, b"*\n")
+    finally:
+        os.close(descriptor)
+
+
+def _build(temporary: Path) -> None:
+    with closing(apsw.Connection(str(temporary), flags=apsw.SQLITE_OPEN_READWRITE)) as connection:
+        sqlite_format.build(connection)

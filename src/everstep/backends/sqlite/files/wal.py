@@ -1,0 +1,173 @@
+"""Care for the WAL, off the caller's path: merge it into the store before it grows, and give it its size once.
+
+Merging (a checkpoint in SQLite's words) first copies what it can while others write, then keeps writers out for the short rest, so
+that the WAL starts again from its beginning instead of growing. Growing: a WAL that is extended by every commit costs a
+change of the file's size at every fsync; one that was filled with zeros up front is overwritten in place. Zeros are no valid
+frames: recovery ends at them. They are appended while no process can write, through a descriptor of our own, which is safe
+for this file alone (closing one of the store or of -shm would drop SQLite's locks).
+
+Relies on a Writer to keep writers out. Never touches the WAL of a store that it does not write.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+import apsw
+
+from everstep import system
+from everstep.backends.sqlite.errors import NO_SPACE, write_error
+from everstep.backends.sqlite.writer import Writer
+from everstep.errors import EverstepError, StoreBusy, StoreFull
+from everstep.threads.background import Service
+from everstep.threads.guard import LEASES, Guard
+
+MERGE_FRAMES = 700
+RETRY_FRAMES = 350
+GROW_AFTER = 8
+GROW_BYTES = 4 << 20
+_SLICE = bytes(256 << 10)
+_SPARE = 64 << 20  # a disk that is nearly full has better uses for its rest
+
+
+class WalKeeper:
+    """A thread that starts when there is something to do."""
+
+    def __init__(
+        self, writer: Writer, connect: Callable[[], apsw.Connection], wal: str, merged: Callable[[], None], grow_bytes: int = GROW_BYTES
+    ) -> None:
+        self._writer = writer
+        self._connect = connect
+        self._wal = wal
+        self._merged = merged
+        self._grow_bytes = grow_bytes
+        self._connection: apsw.Connection | None = None
+        self._commits = 0
+        self._due = MERGE_FRAMES
+        self._frames = 0
+        self._grown = False
+        self._service = Service(self._serve)
+        self._stopped = False
+        self._working = Guard(LEASES)
+
+    def watch(self, connection: apsw.Connection) -> None:
+        """Learn of every commit on the writer's connection. The hook must be cheap: it runs inside COMMIT."""
+        connection.set_wal_hook(self._committed)
+
+    def _committed(self, _connection: apsw.Connection, _name: str, frames: int) -> int:
+        self._frames = frames
+        self._commits += 1
+        if frames >= self._due or (self._commits >= GROW_AFTER and not self._service.started) or self._commits == GROW_AFTER:
+            self._wake()
+        elif frames < MERGE_FRAMES:
+            self._due = MERGE_FRAMES
+        return apsw.SQLITE_OK
+
+    def _wake(self) -> None:
+        if self._stopped:
+            return
+        try:
+            self._service.start()
+            self._service.nudge()
+        except (StoreBusy, MemoryError):
+            return  # no thread is to be had now: this runs inside COMMIT, which is made; the next one tries again
+
+    def _serve(self) -> None:
+        if self._stopped:
+            return
+        try:
+            self._working.check()
+            with self._working:
+                self._work()
+        except (EverstepError, MemoryError):
+            # Nothing is lost: the WAL holds it all and goes on growing; what is in the way shows itself at the next commit.
+            self._due = self._frames + RETRY_FRAMES
+        except (apsw.FullError, apsw.BusyError, apsw.LockedError):
+            return  # it was to grow; without that, commits are slower
+        except (apsw.Error, OSError) as error:
+            self._writer.poison(f"the WAL could not be grown ({error})")
+            self._stopped = True
+
+    def _work(self) -> None:
+        if not self._grown and self._commits >= GROW_AFTER:
+            self._grown = True
+            self._grow()
+        if self._frames >= self._due:
+            self._merge()
+
+    def _merge(self) -> None:
+        if self._connection is None:
+            self._connection = self._connect()
+        try:
+            self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+            with self._writer.alone():
+                frames, merged = self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+                self._merged()
+        except apsw.Error as error:
+            known = write_error(error, self._wal, self._connection.system_errno)
+            if not isinstance(known, (StoreFull, StoreBusy)):
+                self._writer.poison(f"the WAL could not be merged into the store ({error})")
+            raise known from error
+        # A reader with an old snapshot can hold the rest back: wait for more before trying again.
+        self._due = MERGE_FRAMES if merged == frames else frames + RETRY_FRAMES
+
+    def merge(self) -> None:
+        """Merge now, as far as others allow: what was given back leaves the file only then. Best effort: whoever merges next does it."""
+        self._working.check()
+        try:
+            with self._working:
+                self._merge()
+        except (StoreBusy, StoreFull):
+            return
+
+    def _grow(self) -> None:
+        """Append zeros in slices: each keeps writers out for about as long as one commit takes."""
+        while self._grow_bytes and not self._stopped:
+            with self._writer.alone():
+                if not _append_zeros(self._wal, self._grow_bytes):
+                    return
+
+    def rest(self) -> None:
+        """Wait until the thread is not inside SQLite, and keep it out."""
+        self._working.acquire()
+
+    def go_on(self) -> None:
+        self._working.release()
+
+    def abandon(self) -> None:
+        """In a forked child: there is no thread here, and the connection must go."""
+        self._stopped = True
+        self._service.end()
+        if self._connection is not None:
+            self._connection.close(True)
+            self._connection = None
+
+    def close(self) -> None:
+        self._stopped = True
+        self._service.end()
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+def _append_zeros(wal: str, goal: int) -> bool:
+    """One slice more, unless the file is large enough. Best effort where space or descriptors are short: commits are slower then."""
+    try:
+        descriptor = os.open(wal, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        missing = goal - os.fstat(descriptor).st_size
+        disk = os.fstatvfs(descriptor)
+        if missing <= 0 or disk.f_bavail * disk.f_frsize < _SPARE:
+            return False
+        os.write(descriptor, _SLICE[:missing])
+        system.sync(descriptor)
+    except OSError as error:
+        if error.errno in NO_SPACE:
+            return False
+        raise
+    finally:
+        os.close(descriptor)
+    return True

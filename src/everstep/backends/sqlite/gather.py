@@ -1,0 +1,54 @@
+"""Reads what a quick proof needs of a page of runs, table by table: five statements a page and not five a run. Relies on the caller's snapshot.
+
+Only for the quick depth. Deeper proofs read run by run, as every program does, so that damage to an index is met where a program would meet it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import apsw
+
+from everstep.backends import sql_files
+from everstep.backends.contract.upkeep import Gathered
+from everstep.backends.sqlite.rows import base_from, letter_from, pruned_from, record_from, tag_from
+from everstep.errors import Damaged
+from everstep.records import RunRow
+
+T = TypeVar("T")
+_SQL = sql_files.load("sqlite", "gather")
+
+
+def heads(cursor: apsw.Cursor, page: Sequence[tuple[int, RunRow]]) -> Gathered:
+    """The runs of a page, which are in the order of their places. One of which anything cannot be read is left to single reads."""
+    names = {place: row.id for place, row in page}
+    out = Gathered(rows={row.id: row for _, row in page}, records={row.id: [] for _, row in page})
+    unread: set[str] = set()
+
+    def each(name: str, make: Callable[[str, Any], T]) -> list[tuple[str, T]]:
+        found: list[tuple[str, T]] = []
+        for place, *values in cursor.execute(_SQL[name], (page[0][0], page[-1][0])):
+            run = names.get(place)
+            if run is None:
+                continue  # deleted, or new
+            try:
+                found.append((run, make(run, tuple(values))))
+            except Damaged:
+                unread.add(run)
+        return found
+
+    _fill(out.tags, each("tags_of", tag_from))
+    _fill(out.letters, each("letters_of", letter_from))
+    _fill(out.bases, each("bases_of", base_from))
+    _fill(out.records, each("heads_of", record_from))
+    out.marks.update(each("marks_of", pruned_from))
+    for run in unread:
+        out.rows.pop(run, None)
+        out.records.pop(run, None)
+    return out
+
+
+def _fill(target: dict[str, list[T]], found: list[tuple[str, T]]) -> None:
+    for run, one in found:
+        target.setdefault(run, []).append(one)

@@ -1,0 +1,228 @@
+"""Listings: the newest runs, the newest checkpoints of a run, by any filter, quickly at any size.
+
+Runs come out in the order of `pk`. Every filter is a piece of fixed SQL with bound values; the one that leaves the fewest
+runs drives the search through its own index, the others are tested on what it finds. Checkpoints lie in the order of their ids;
+a tag leads to its records directly, a cursor is found by bisection, since numbers grow with ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import apsw
+
+from everstep.backends.contract.core import MAX_SEQ, Query
+from everstep.backends.query_semantics import wanted_scalar
+from everstep.backends.sqlite.reader import SQL, find
+from everstep.backends.sqlite.rows import newest_run, record_from
+from everstep.errors import Damaged
+from everstep.fields import Shape
+from everstep.records import Kind, Record, RunRow
+
+_MANY = 2000
+Rows = Callable[[str, tuple[Any, ...]], list[Any]]
+
+
+class _Filter(Shape):
+    """One condition on runs: a source of pks in order (`FROM ... WHERE ...`), and the same as a test of a row `r`.
+
+    `scans`: its source reads an index from end to end, so that counting with it costs as much as using it.
+    """
+
+    source: str
+    test: str
+    values: tuple[Any, ...]
+    scans: bool = False
+
+
+_EXACT = (
+    ("status", "runs INDEXED BY runs_status WHERE status = ?", "r.status = ?"),
+    ("workflow", "runs INDEXED BY runs_workflow WHERE workflow = ?", "r.workflow = ?"),
+    ("session", "runs INDEXED BY runs_session WHERE session = ?", "r.session = ?"),
+    ("parent", "runs INDEXED BY runs_parent WHERE parent = ?", "r.parent = ?"),
+)
+_TAG = ("run_tags WHERE tag = ?", "EXISTS (SELECT 1 FROM run_tags t WHERE t.tag = ? AND t.pk = r.pk)")
+_META = ("run_meta WHERE key = ? AND value = ?", "EXISTS (SELECT 1 FROM run_meta m WHERE m.key = ? AND m.value = ? AND m.pk = r.pk)")
+_NOTE = ("runs INDEXED BY runs_note WHERE note IS NOT NULL AND note LIKE ?", "r.note LIKE ?")
+_ESCAPED_NOTE = (_NOTE[0] + " ESCAPE '!'", _NOTE[1] + " ESCAPE '!'")
+_PREFIX = ("runs INDEXED BY runs_order WHERE id >= ? AND id < ?", "r.id >= ? AND r.id < ?")
+_FEW_PREFIX = ("runs INDEXED BY sqlite_autoindex_runs_1 WHERE id >= ? AND id < ?", _PREFIX[1])
+_TIME = ("runs INDEXED BY runs_order WHERE created_at >= ? AND created_at < ?", "r.created_at >= ? AND r.created_at < ?")
+_FIRST, _LAST = -(2**63), 2**63 - 1
+
+
+def list_runs(cursor: apsw.Cursor, query: Query) -> list[tuple[int, RunRow]]:
+    filters = _filters(cursor, query)
+    driver = _best(cursor, filters)
+    beyond, direction = (">", "ASC") if query.oldest_first else ("<", "DESC")
+    source = "runs WHERE 1" if driver is None else driver.source
+    values = () if driver is None else driver.values
+    tests = [f for f in filters if f is not driver]
+    sql = f"SELECT pk FROM {source}"  # noqa: S608 - fixed pieces
+    if query.after is not None:
+        sql += f" AND pk {beyond} ?"
+        values += (query.after,)
+    if tests:
+        sql = f"SELECT s.pk FROM ({sql}) s CROSS JOIN runs r ON r.pk = s.pk WHERE {' AND '.join(f.test for f in tests)}"  # noqa: S608 - fixed pieces
+        values += tuple(value for f in tests for value in f.values)
+    sql += f" ORDER BY {'s.pk' if tests else 'pk'} {direction}"
+    if query.limit is not None:
+        sql += " LIMIT ?"
+        values += (query.limit,)
+    found: list[Any] = cursor.execute(sql, values).fetchall()
+    return [_row(cursor, pk) for (pk,) in found]
+
+
+def _row(cursor: apsw.Cursor, pk: int) -> tuple[int, RunRow]:
+    values = cursor.execute(SQL["run_at"], (pk,)).fetchone()
+    if values is None:
+        raise Damaged(f"an index of the store is damaged: it names run number {pk}, which does not exist")
+    return pk, newest_run(values)
+
+
+def _filters(cursor: apsw.Cursor, query: Query) -> list[_Filter]:
+    filters = [_Filter(source, test, (value,)) for name, source, test in _EXACT if (value := getattr(query, name)) is not None]
+    filters += [_Filter(*_TAG, (tag,)) for tag in query.tags]
+    filters += [_Filter(*_META, (key, wanted_scalar(key, value))) for key, value in query.meta.items()]
+    if query.note is not None:
+        pattern, escaped = _pattern(query.note)
+        filters.append(_Filter(*(_ESCAPED_NOTE if escaped else _NOTE), (pattern,), scans=True))
+    if query.prefix is not None:
+        filters.append(_prefix_filter(cursor, (query.prefix, query.prefix + "\U0010ffff")))
+    if query.since is not None or query.until is not None:
+        since, until = _FIRST if query.since is None else query.since, _LAST if query.until is None else query.until
+        filters.append(_Filter(*_TIME, (since, until), scans=True))
+    return filters
+
+
+def _prefix_filter(cursor: apsw.Cursor, values: tuple[str, str]) -> _Filter:
+    """A prefix that few ids have is looked up by id and sorted; one that many have is met soon in the order of creation."""
+    few = _Filter(*_FEW_PREFIX, values)
+    return few if _count(cursor, few) < _MANY else _Filter(*_PREFIX, values, scans=True)
+
+
+def _pattern(part: str) -> tuple[str, bool]:
+    """`part` anywhere, for LIKE, which ignores the case of ASCII letters; and whether it needs an escape, which is slower."""
+    escaped = part.replace("!", "!!").replace("%", "!%").replace("_", "!_")
+    needs = escaped != part.replace("!", "!!")
+    return (f"%{escaped}%", True) if needs else (f"%{part}%", False)
+
+
+def _best(cursor: apsw.Cursor, filters: list[_Filter]) -> _Filter | None:
+    """The filter that leaves the fewest runs, judged by what its index says, up to a point."""
+    exact = [f for f in filters if not f.scans]
+    if len(filters) < 2 or not exact:
+        return filters[0] if filters else None
+    counts = [_count(cursor, f) for f in exact]
+    fewest = min(counts)
+    scanning = [f for f in filters if f.scans]
+    return scanning[0] if fewest == _MANY and scanning else exact[counts.index(fewest)]
+
+
+def _count(cursor: apsw.Cursor, one: _Filter) -> int:
+    sql = f"SELECT count(*) FROM (SELECT 1 FROM {one.source} LIMIT {_MANY})"  # noqa: S608 - fixed pieces
+    (count,) = cursor.execute(sql, one.values).fetchone() or (0,)
+    return int(count)
+
+
+_COLUMNS = "r.id, r.kind, r.epoch, r.at, r.number, r.note, r.tags, r.meta, r.digest, r.body_digest, r.body"
+_HAS_TAG = "EXISTS (SELECT 1 FROM tags g WHERE g.run = ? AND g.name = ? AND g.number = r.number)"
+_HAS_META = "EXISTS (SELECT 1 FROM json_each(r.meta) j WHERE j.key = ? AND j.type = ? AND j.atom IS ?)"
+_HAS_NUMBER = "EXISTS (SELECT 1 FROM json_each(r.meta) j WHERE j.key = ? AND j.type IN ('integer', 'real') AND j.atom = ?)"
+
+
+def list_checkpoints(cursor: apsw.Cursor, run: str, query: Query) -> list[Record]:
+    pk = find(cursor, run)
+    if pk is None:
+        return []
+    low, high = _range(cursor, pk, query)
+    direction = "ASC" if query.oldest_first else "DESC"
+    tests, values = _checkpoint_tests(pk, query)
+    if query.tags:
+        sql = f"SELECT {_COLUMNS} FROM tags t CROSS JOIN records r ON r.id = (t.run << 31 | t.seq) WHERE t.run = ? AND t.name = ?"  # noqa: S608 - fixed pieces
+        values = (pk, query.tags[0], low, high, Kind.CHECKPOINT.value, *values)
+        order = "t.number"
+    else:
+        sql = f"SELECT {_COLUMNS} FROM records r WHERE 1"  # noqa: S608 - fixed pieces
+        values = (low, high, Kind.CHECKPOINT.value, *values)
+        order = "r.id"
+    sql += " AND r.id BETWEEN ? AND ? AND r.kind = ?" + "".join(f" AND {test}" for test in tests) + f" ORDER BY {order} {direction} LIMIT ?"
+    limit = -1 if query.limit is None else query.limit
+    return [record_from(run, row).without_body() for row in cursor.execute(sql, (*values, limit))]
+
+
+def _checkpoint_tests(pk: int, query: Query) -> tuple[list[str], tuple[Any, ...]]:
+    tests: list[str] = []
+    values: list[Any] = []
+    for tag in query.tags[1:]:
+        tests.append(_HAS_TAG)
+        values += (pk, tag)
+    for name, value in (("r.at >= ?", query.since), ("r.at < ?", query.until)):
+        if value is not None:
+            tests.append(name)
+            values.append(value)
+    if query.note is not None:
+        pattern, escaped = _pattern(query.note)
+        tests.append(_ESCAPED_NOTE[1] if escaped else _NOTE[1])
+        values.append(pattern)
+    for key, value in query.meta.items():
+        test, wanted = _meta_test(key, value)
+        tests += ("r.meta IS NOT NULL", test)
+        values += wanted
+    return tests, tuple(values)
+
+
+def _meta_test(key: str, value: Any) -> tuple[str, tuple[Any, ...]]:
+    wanted_scalar(key, value)
+    if value is None:
+        return _HAS_META, (key, "null", None)
+    if isinstance(value, bool):
+        return _HAS_META, (key, "true" if value else "false", int(value))
+    if isinstance(value, str):
+        return _HAS_META, (key, "text", value)
+    return _HAS_NUMBER, (key, value if -(2**63) <= value < 2**63 else float(value))
+
+
+def _range(cursor: apsw.Cursor, pk: int, query: Query) -> tuple[int, int]:
+    """The ids to look at: all of the run, or those beyond the cursor."""
+    low, high = pk << 31, pk << 31 | MAX_SEQ
+    if query.after is None:
+        return low, high
+
+    def rows(name: str, values: tuple[Any, ...]) -> list[Any]:
+        return cursor.execute(SQL[name], values).fetchall()
+
+    last = rows("last_id", (low, high))
+    top = last[0][0] if last else low
+    if query.oldest_first:
+        return _first_with(rows, low, top, query.after + 1), high
+    return low, _first_with(rows, low, top, query.after) - 1
+
+
+def locate(rows: Rows, pk: int, head: int, number: int) -> int | None:
+    """The seq of checkpoint `number`, or None if there is none."""
+    low, top = pk << 31, pk << 31 | head
+    place = _first_with(rows, low, top, number)
+    found = rows("number_from", (place, top))
+    if not found or found[0][1] != number or rows("kind", (found[0][0],)) != [(Kind.CHECKPOINT.value,)]:
+        return None
+    seq: int = found[0][0] & MAX_SEQ
+    return seq
+
+
+def _first_with(rows: Rows, low: int, top: int, number: int) -> int:
+    """Bisect for the first id whose record has at least that number; beyond `top` if there is none."""
+    above = top + 1
+    while low < above:
+        middle = (low + above) // 2
+        found = rows("number_from", (middle, top))
+        if found and not middle <= found[0][0] <= top:  # a stale page: without this, the search would go in a circle
+            raise Damaged(f"the tree of records is damaged: record {found[0][0]} was found where one from {middle} to {top} belongs")
+        if found and type(found[0][1]) is not int:
+            raise Damaged(f"record {found[0][0] & MAX_SEQ} of run number {found[0][0] >> 31} is damaged: a column has the wrong type")
+        if not found or found[0][1] >= number:
+            above = middle
+        else:
+            low = found[0][0] + 1
+    return low

@@ -1,0 +1,216 @@
+"""Queues of a store in SQLite: what workers take, what becomes of the runs of dead ones, what waits, and how a change is noticed.
+
+Relies on the tables `tasks`, `starts` and `ticks`. Taking is a write transaction like any other, so that limits hold for all processes.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import Any
+
+import apsw
+
+from everstep.backends.contract.core import Commit
+from everstep.backends.contract.queues import LIMITS, Claim, Claimed, Depth, Limits, Place, Room, Task, gather
+from everstep.backends.sqlite.leases import Leases
+from everstep.backends.sqlite.reader import SQL, Reader
+from everstep.backends.sqlite.rows import fact_from, worker_from
+from everstep.backends.sqlite.transaction import Transaction
+from everstep.clock import clock
+from everstep.errors import AlreadyQueued, Damaged, LeaseHeld, RunExists
+from everstep.records import Worker
+from everstep.threads.wakeup import Nudge
+
+_MINUTE = 60_000_000
+_DAY = 24 * 60
+_HIGHEST = 1 << 62
+_PAGE = 64
+_LOOK_SECONDS = 0.01
+
+
+class Queues:
+    """The queue operations, each to be done inside a write transaction."""
+
+    def __init__(self, leases: Leases) -> None:
+        self._leases = leases
+        self._swept = 0
+
+    def claim(self, transaction: Transaction, claim: Claim) -> list[Claimed]:
+        taken: list[Claimed] = []
+        for queue in dict.fromkeys(claim.queues):
+            if len(taken) < claim.most:
+                taken += self._claim(transaction, claim, queue, claim.most - len(taken))
+        return taken
+
+    def _claim(self, transaction: Transaction, claim: Claim, queue: str, most: int) -> list[Claimed]:
+        now = clock.now_us()
+        room = _room(transaction, queue, now)
+        taken: list[Claimed] = []
+        for key, deaths, run, workflow, _, _ in _candidates(transaction, queue, now):
+            if len(taken) == most or room.full:
+                break
+            if workflow in claim.workflows and run not in claim.without and room.takes(key):
+                found = self._take(transaction, run, queue, claim.worker, deaths)
+                if found is None:
+                    continue
+                taken.append(found)
+                if found.row is not None:
+                    room.take(key)
+                    self._note(transaction, queue, room.limits, now)
+        return taken
+
+    def _take(self, transaction: Transaction, run: str, queue: str, worker: Worker, deaths: int) -> Claimed | None:
+        try:
+            _, before = transaction.existing(run)
+            return Claimed(run, queue, self._leases.acquire(transaction, (run, worker)), before.worker, deaths)
+        except Damaged:
+            return Claimed(run, queue, None, None, deaths)
+        except LeaseHeld:
+            return None
+
+    def _note(self, transaction: Transaction, queue: str, limits: Limits, now: int) -> None:
+        transaction.tick(queue, claimed=1)
+        if limits.rate is not None:
+            transaction.statement("drop_starts", (queue, now - limits.period))
+            transaction.statement("add_start", (queue, now))
+        minute = now // _MINUTE
+        if minute > self._swept:
+            self._swept = minute
+            transaction.statement("drop_ticks", (minute - _DAY,))
+
+    def free(self, transaction: Transaction, dead: Sequence[str]) -> int:
+        now, freed = clock.now_us(), 0
+        for pk, worker, queue, head_seq in transaction.rows("held_tasks"):
+            if worker in dead:
+                transaction.statement("free_task", (now, head_seq, pk))
+                transaction.tick(queue, deaths=1)
+                freed += 1
+        return freed
+
+
+def create(transaction: Transaction, asked: tuple[Sequence[Commit], frozenset[str]]) -> list[bool]:
+    """Create runs, all or none. Other writers share the transaction, so the only refusal of the whole comes before the first write."""
+    commits, known = asked
+    for commit in commits:
+        if commit.run.id not in known and transaction.has(commit.run.id):
+            raise RunExists(f"a run {commit.run.id!r} exists already")
+    return [_is_created(transaction, commit) for commit in commits]
+
+
+def _is_created(transaction: Transaction, commit: Commit) -> bool:
+    try:
+        transaction.apply(commit)
+    except (AlreadyQueued, RunExists):
+        return False
+    return True
+
+
+def _room(transaction: Transaction, queue: str, now: int) -> Room:
+    found = transaction.rows("fact", (LIMITS + queue,))
+    limits = Limits.parse(fact_from(found[0])[1] if found else None)
+    if limits.none:
+        return Room(limits, 0, {}, 0)
+    held = dict(transaction.rows("held", (queue,)))
+    started = transaction.rows("started", (queue, now - limits.period))[0][0] if limits.rate is not None else 0
+    return Room(limits, sum(held.values()), {key: count for key, count in held.items() if key is not None}, started)
+
+
+def _candidates(transaction: Transaction, queue: str, now: int) -> Iterator[Any]:
+    """What is ready, priority by priority: what is to come later in one of them is not looked at."""
+    priority = _HIGHEST
+    while True:
+        ((priority,),) = transaction.rows("top_priority", (queue, priority))
+        if priority is None:
+            return
+        yield from _ready(transaction, queue, priority, now)
+
+
+def _ready(transaction: Transaction, queue: str, priority: int, now: int) -> Iterator[Any]:
+    """What is ready in one priority, a few at a time: a claim costs the same however many wait behind."""
+    last: tuple[int, int] = (-_HIGHEST, 0)
+    while True:
+        found = transaction.rows("candidates", (queue, priority, now, *last, _PAGE))
+        yield from found
+        if len(found) < _PAGE:
+            return
+        last = (found[-1][4], found[-1][5])
+
+
+def dead_holders(reader: Reader, alive: Callable[[Worker], bool]) -> list[str]:
+    """The workers that runs are held by and that are dead."""
+    with reader.snapshot() as cursor:
+        held = {str(worker) for _, worker, _, _ in cursor.execute(SQL["held_tasks"])}
+        known = {name: list(cursor.execute(SQL["worker"], (name,))) for name in held}
+    return [name for name, found in known.items() if not found or not alive(worker_from(found[0]))]
+
+
+def place_from(values: Any) -> Place:
+    run, queue, priority, key, dedupe, ready, worker, deaths = values
+    return Place(run, Task(queue, priority, key, dedupe), ready, worker, deaths)
+
+
+def places(reader: Reader, queue: str | None, limit: int | None) -> list[Place]:
+    with reader.snapshot() as cursor:
+        return [place_from(values) for values in cursor.execute(SQL["places"], (queue, -1 if limit is None else limit))]
+
+
+def place(reader: Reader, run: str) -> Place | None:
+    with reader.snapshot() as cursor:
+        found = cursor.execute(SQL["place"], (run,)).fetchone()
+        return None if found is None else place_from(found)
+
+
+def held_by(reader: Reader, worker: str) -> list[str]:
+    with reader.snapshot() as cursor:
+        return [str(run) for (run,) in cursor.execute(SQL["held_by"], (worker,))]
+
+
+def twin(reader: Reader, task: Task) -> str | None:
+    with reader.snapshot() as cursor:
+        found: Any = cursor.execute(SQL["twin"], (task.queue, task.dedupe)).fetchone()
+        return None if found is None else str(found[0])
+
+
+def next_ready(reader: Reader, queues: Sequence[str]) -> int | None:
+    with reader.snapshot() as cursor:
+        found: list[Any] = [cursor.execute(SQL["next_ready"], (queue,)).fetchone() for queue in queues]
+        return min((row[0] for row in found if row is not None and row[0] is not None), default=None)
+
+
+def depths(reader: Reader, minutes: int) -> list[Depth]:
+    now = clock.now_us()
+    newest = now // _MINUTE
+    with reader.snapshot() as cursor:
+        counts: dict[Any, Any] = {queue: rest for queue, *rest in cursor.execute(SQL["depths"], (now,))}
+        ticked: list[Any] = cursor.execute(SQL["ticks"], (newest - minutes,)).fetchall()
+        limited = [str(name).removeprefix(LIMITS) for name, *_ in cursor.execute(SQL["facts"], (LIMITS,))]
+    return gather(counts, {(queue, newest - minute): rest for queue, minute, *rest in ticked}, limited, minutes)
+
+
+class Bell:
+    """Watches SQLite's own count of changes, and rings when another connection has committed."""
+
+    def __init__(self, connection: apsw.Connection, ring: Callable[[], None]) -> None:
+        self._connection = connection
+        self._ring = ring
+        self._end = Nudge()
+        self._thread = threading.Thread(target=self._watch, name="everstep-bell", daemon=True)
+        self._thread.start()
+
+    def _watch(self) -> None:
+        last = None
+        cursor = self._connection.cursor()
+        while not self._end.wait(_LOOK_SECONDS):
+            with suppress(apsw.Error):  # whoever uses the store next meets the same trouble and reports it; workers look by themselves, too
+                version = cursor.execute("PRAGMA data_version").fetchone()
+                if version != last:
+                    last = version
+                    self._ring()
+
+    def stop(self) -> None:
+        self._end.give()
+        if self._thread is not threading.current_thread():
+            self._thread.join()
+        self._connection.close()

@@ -1,0 +1,252 @@
+"""Reads from a store in SQLite, each in one snapshot. Relies on connections that only read; never waits for a writer.
+
+A connection serves one thread at a time and then the next one: there are as many as there were reads at once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from everstep.backends import sql_files
+from everstep.backends.contract.core import MAX_SEQ, Manifest
+from everstep.backends.sqlite.agreement import Agreement, prove_tags
+from everstep.backends.sqlite.errors import read_error
+from everstep.backends.sqlite.rows import (  # fmt: skip
+    base_from,
+    fact_from,
+    letter_from,
+    newest_run,
+    pruned_from,
+    record_from,
+    tag_from,
+    tombstone_from,
+    worker_from,
+)
+from everstep.errors import Damaged, DamagedRecord
+from everstep.records import Base, Letter, Pruned, Record, RunRow, Tag, Tombstone, Worker
+
+SQL = sql_files.load("sqlite", "read")
+_lost: list[apsw.Connection] = []
+
+
+def _in_order(run: str, records: list[Record], first: int, last: int) -> list[Record]:
+    """Records, if each stands behind the one before it: in a damaged page a row may have any number, and whoever goes on from it goes in a circle."""
+    before = first - 1
+    for record in records:
+        if not before < record.seq <= last:
+            raise DamagedRecord(run, record.seq, "it does not stand where its number belongs")
+        before = record.seq
+    return records
+
+
+class Reader:
+    """The read connections of one open store."""
+
+    def __init__(self, connect: Callable[[], apsw.Connection], path: str, idle: list[apsw.Connection]) -> None:
+        self._connect = connect
+        self._path = path
+        self._idle = idle
+        self._busy: set[apsw.Connection] = set()
+        self._closed = False
+        self._agreement = Agreement()
+
+    @contextmanager
+    def snapshot(self) -> Iterator[apsw.Cursor]:
+        """A cursor inside one read transaction. A connection that failed is not used again."""
+        try:
+            connection = self._idle.pop()
+        except IndexError:
+            connection = self._connect()
+        self._busy.add(connection)
+        try:
+            cursor = connection.cursor()
+            cursor.execute(SQL["begin"])
+            yield cursor
+            cursor.execute(SQL["end"])
+        except BaseException as error:
+            self._busy.discard(connection)
+            connection.close(True)
+            raise read_error(error, self._path) from error
+        self._busy.discard(connection)
+        if self._closed:
+            connection.close(True)
+        else:
+            self._idle.append(connection)
+
+    def run(self, run: str) -> RunRow | None:
+        with self.snapshot() as cursor:
+            values = cursor.execute(SQL["run"], (run,)).fetchone()
+            if values is not None:
+                return newest_run(values, run)
+            self._agreement.prove_ids(cursor)
+            return None
+
+    def records(self, run: str, first: int, last: int, kinds: Sequence[str] | None, newest: int | None) -> list[Record]:
+        with self.snapshot() as cursor:
+            pk = find(cursor, run)
+            if pk is None:
+                return []
+            low, high = pk << 31 | max(first, 0), pk << 31 | min(last, MAX_SEQ)
+            if kinds is None and newest is None:
+                return _in_order(run, [record_from(run, values) for values in cursor.execute(SQL["records"], (low, high))], first, last)
+            limit = -1 if newest is None else newest
+            if kinds is None:
+                found = cursor.execute(SQL["newest_records"], (low, high, limit))
+            else:
+                found = cursor.execute(SQL["records_of_kinds"], (low, high, json.dumps(list(kinds)), limit))
+            records = [record_from(run, values) for values in found]
+        records.reverse()
+        return _in_order(run, records, first, last)
+
+    def chunks(self, family: bytes, digests: Sequence[bytes]) -> dict[bytes, bytes]:
+        found: dict[bytes, bytes] = {}
+        statement = SQL["chunk"]
+        with self.snapshot() as cursor:
+            for digest in digests:
+                row = cursor.execute(statement, (family, digest)).fetchone()
+                if row is not None:
+                    found[digest] = _typed(row[0], bytes)
+        return found
+
+    def digests(self, run: str, seqs: Sequence[int]) -> dict[int, bytes]:
+        found: dict[int, bytes] = {}
+        with self.snapshot() as cursor:
+            pk = find(cursor, run)
+            if pk is None:
+                return found
+            for seq in seqs:
+                row = cursor.execute(SQL["digest"], (pk << 31 | seq,)).fetchone()
+                if row is not None:
+                    found[seq] = _typed(row[0], bytes)
+        return found
+
+    def tags(self, run: str, first: int | None, last: int | None) -> list[Tag]:
+        with self.snapshot() as cursor:
+            pk = find(cursor, run)
+            if pk is None:
+                return []
+            prove_tags(cursor, run, pk)
+            if first is None and last is None:
+                return [tag_from(run, values) for values in cursor.execute(SQL["tags"], (pk,))]
+            between = (pk, 0 if first is None else first, MAX_SEQ if last is None else last)
+            return sorted((tag_from(run, values) for values in cursor.execute(SQL["tags_between"], between)), key=_by_name)
+
+    def letters(self, run: str) -> list[Letter]:
+        with self.snapshot() as cursor:
+            pk = find(cursor, run)
+            self._agreement.prove_rows(cursor)
+            return [] if pk is None else [letter_from(run, values) for values in cursor.execute(SQL["letters"], (pk,))]
+
+    def due(self, now: int, limit: int | None, outside: bool) -> list[str]:
+        with self.snapshot() as cursor:
+            self._agreement.prove_rows(cursor)
+            return [_typed(name, str) for (name,) in cursor.execute(SQL["due"], (now, outside, -1 if limit is None else limit))]
+
+    def workers(self) -> list[Worker]:
+        """All workers that were not seen dead, by the time at which they started."""
+        with self.snapshot() as cursor:
+            return sorted(map(worker_from, cursor.execute(SQL["workers"])), key=lambda worker: (worker.started_at, worker.id))
+
+    def worker(self, id: str) -> Worker | None:
+        with self.snapshot() as cursor:
+            values = cursor.execute(SQL["worker"], (id,)).fetchone()
+            return None if values is None else worker_from(values)
+
+    def manifest(self) -> Manifest:
+        with self.snapshot() as cursor:
+            self._agreement.prove_rows(cursor)
+            total, runs, last, places, writes = cursor.execute(SQL["manifest"]).fetchone() or (None,) * 5
+        if last is not None:
+            last = _typed(last, str)
+        return Manifest(_typed(total, bytes), _typed(runs, int), last, _typed(places, int), _typed(writes, int))
+
+    def stats(self) -> dict[str, int]:
+        with self.snapshot() as cursor:
+            runs = _numbers(cursor, "count_runs")
+            records = _numbers(cursor, "count_records")
+            chunks = _numbers(cursor, "count_chunks")
+            letters = _numbers(cursor, "count_all_letters")
+        files = (Path(self._path), Path(self._path + "-wal"))
+        return {
+            "runs": runs[0],
+            "records": records[0],
+            "chunks": chunks[0],
+            "letters": letters[0],
+            "record_bytes": records[1],
+            "chunk_bytes": chunks[1],
+            "file_bytes": sum(file.stat().st_size for file in files if file.exists()),
+        }
+
+    def families(self) -> list[bytes]:
+        with self.snapshot() as cursor:
+            return [_typed(family, bytes) for (family,) in cursor.execute(SQL["families"])]
+
+    def chunk_sizes(self, family: bytes) -> dict[bytes, int]:
+        with self.snapshot() as cursor:
+            return {_typed(digest, bytes): _typed(size, int) for digest, size in cursor.execute(SQL["chunk_sizes"], (family,))}
+
+    def pruned(self, run: str) -> Pruned | None:
+        with self.snapshot() as cursor:
+            pk = find(cursor, run)
+            values = None if pk is None else cursor.execute(SQL["pruned"], (pk,)).fetchone()
+            return None if values is None else pruned_from(run, values)
+
+    def bases(self, run: str, upto: int | None) -> list[Base]:
+        with self.snapshot() as cursor:
+            pk = find(cursor, run)
+            if pk is None:
+                return []
+            asked = ("bases", (pk,)) if upto is None else ("base_upto", (pk, upto))
+            return [base_from(run, values) for values in cursor.execute(SQL[asked[0]], asked[1])]
+
+    def tombstones(self, after: int, limit: int | None) -> list[Tombstone]:
+        with self.snapshot() as cursor:
+            return [tombstone_from(values) for values in cursor.execute(SQL["tombstones"], (after, -1 if limit is None else limit))]
+
+    def facts(self, prefix: str) -> dict[str, str]:
+        with self.snapshot() as cursor:
+            self._agreement.prove_rows(cursor)
+            return dict(map(fact_from, cursor.execute(SQL["facts"], (prefix,))))
+
+    def fact(self, name: str) -> str | None:
+        with self.snapshot() as cursor:
+            self._agreement.prove_rows(cursor)
+            found = cursor.execute(SQL["fact"], (name,)).fetchone()
+            return None if found is None else fact_from(found)[1]
+
+    def abandon(self) -> bool:
+        """In a forked child: close what nobody was using, and say whether that was all. What was in use is kept for ever."""
+        self.close()
+        _lost.extend(self._busy)
+        return not self._busy
+
+    def close(self) -> None:
+        self._closed = True
+        while self._idle:
+            self._idle.pop().close()
+
+
+def find(cursor: apsw.Cursor, run: str) -> int | None:
+    """The pk of a run."""
+    row = cursor.execute(SQL["pk"], (run,)).fetchone()
+    return None if row is None else int(row[0])
+
+
+def _by_name(tag: Tag) -> tuple[str, int]:
+    return tag.name, tag.number
+
+
+def _numbers(cursor: apsw.Cursor, name: str) -> list[int]:
+    return [_typed(value, int) for value in cursor.execute(SQL[name]).fetchone() or ()]
+
+
+def _typed(value: Any, kind: type) -> Any:
+    if type(value) is not kind:
+        raise Damaged(f"the store is damaged: {kind.__name__} expected, {type(value).__name__} found")
+    return value

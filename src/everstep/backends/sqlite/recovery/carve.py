@@ -1,0 +1,174 @@
+"""Rows of a damaged SQLite store, straight from its pages: for what SQLite itself cannot find any more. Relies on sqlite_pages.
+
+All pages are looked at once, and each row that has the shape of one of ours is noted by where it lies. A row is *live* if it stands in
+the list of cells of a page that is in use, as the page is now. Others are stale: older versions of pages, free pages, what lies loose
+in a page that is damaged. Which table a row belongs to is told by its shape, because a page doesn't say it; so whoever uses one must
+prove it by its digest. Never writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from everstep.backends.sqlite.recovery.cells import GONE, LEAF_TABLE, Cell, cell_at, columns, places, strays
+from everstep.backends.sqlite.recovery.pages import Pages
+from everstep.backends.sqlite.rows import Values
+
+_EPOCH = 10**12  # microseconds: no time of ours is smaller, no number of a checkpoint is larger
+
+
+class Place(NamedTuple):
+    """Where a row lies: in which version of which page."""
+
+    live: bool
+    page: int
+    time: int
+    at: int
+
+
+class Carver:
+    """What lies in the pages, by table and key. The key of records is their id, of chunks their digest, of facts 0, of all others the pk of the run."""
+
+    def __init__(self, pages: Pages) -> None:
+        self._pages = pages
+        self._found: dict[str, dict[Any, list[Place]]] = {}
+        self._records: dict[int, list[int]] = {}
+        self._claimed: set[int] = set()
+        self._look()
+
+    def keys(self, table: str, live: bool = False) -> list[Any]:
+        """What there is of a table, or what of it is live."""
+        return [key for key, spots in self._found.get(table, {}).items() if not live or any(spot.live for spot in spots)]
+
+    def records(self, run: int) -> list[int]:
+        """The ids of the records that there are of a run."""
+        if not self._records:
+            for id in self.keys("records"):
+                self._records.setdefault(id >> 31, []).append(id)
+        return self._records.get(run, [])
+
+    def rows(self, table: str, key: Any) -> Iterator[tuple[bool, Values]]:
+        """The candidates for a key, live ones first, then newer before older; columns whose bytes are gone are GONE."""
+        seen: set[Values] = set()
+        for spot in sorted(self._found.get(table, {}).get(key, ()), key=lambda spot: (not spot.live, -spot.time)):
+            for values in self._read(spot):
+                if values not in seen:
+                    seen.add(values)
+                    yield spot.live, values
+
+    def _look(self) -> None:
+        pages = self._pages
+        free = pages.free()
+        doubtful = [page for page in range(1, pages.count + 1) if not self._page(page, pages.now, page not in free) and page not in free]
+        for page, time in pages.older():
+            self._page(page, time, live=False)
+        for page in doubtful:
+            if page not in self._claimed:  # no overflow page: those have no cells, and are many
+                self._loose(page)
+
+    def _page(self, page: int, time: int, live: bool) -> bool:
+        """Note the rows of a page; False if it is no page with rows, or not all that it lists are."""
+        data = self._pages.at(page, time)
+        kind, starts = places(data, page == 1)
+        head = 100 if page == 1 else 0
+        whole = kind != 0 and int.from_bytes(data[head + 3 : head + 5]) == len(starts)
+        for at in starts:
+            cell = cell_at(data, at, kind, self._pages.usable)
+            good = cell is not None and self._note(cell, Place(live, page, time, at))
+            whole = whole and good
+        return whole
+
+    def _loose(self, page: int) -> None:
+        data = self._pages.at(page, self._pages.now)
+        for at in strays(data, self._pages.usable):
+            cell = cell_at(data, at, LEAF_TABLE, self._pages.usable)
+            if cell is not None:
+                self._note(cell, Place(False, page, self._pages.now, at))
+
+    def _note(self, cell: Cell, spot: Place) -> bool:
+        values = columns(cell.local, cell.total)
+        if values is None:
+            return False
+        if cell.overflow and cell.overflow not in self._claimed and spot.time == self._pages.now:
+            self._claimed.update(number for number, _ in self._chain(cell, spot.time))
+        tables = list(_tables(cell.rowid, values))
+        if cell.overflow and not tables:  # in a small page not even the key may lie in the page itself
+            tables = [
+                found for whole in self._read(spot) for found in _tables(cell.rowid, [None, *whole[1:]] if cell.rowid else list(whole))
+            ]
+        for table, key in tables:
+            self._found.setdefault(table, {}).setdefault(key, []).append(spot)
+        return True
+
+    def _chain(self, cell: Cell, time: int) -> Iterator[tuple[int, bytes]]:
+        """The overflow pages of a cell as they were at a time, each with its number."""
+        number, left = cell.overflow, cell.total - len(cell.local)
+        seen: set[int] = set()
+        while number and left > 0 and number not in seen:
+            data = self._pages.at(number, time)
+            if len(data) < self._pages.usable:
+                return
+            seen.add(number)
+            yield number, data[4 : min(self._pages.usable, 4 + left)]
+            left -= self._pages.usable - 4
+            number = int.from_bytes(data[:4])
+
+    def _read(self, spot: Place) -> Iterator[Values]:
+        """A row with its overflow pages: as they were with that version of the page, and as they are now."""
+        data = self._pages.at(spot.page, spot.time)
+        kind = places(data, spot.page == 1)[0] or LEAF_TABLE
+        cell = cell_at(data, spot.at, kind, self._pages.usable)
+        if cell is None:
+            return
+        for time in dict.fromkeys((spot.time, self._pages.now)) if cell.overflow else (spot.time,):
+            payload = cell.local + b"".join(part for _, part in self._chain(cell, time))
+            values = columns(payload, cell.total)
+            if values is not None:
+                yield tuple(values) if cell.rowid is None else (cell.rowid, *values[1:])
+
+
+def _tables(rowid: int | None, values: list[Any]) -> Iterator[tuple[str, Any]]:
+    """Which table a row may belong to by its shape, and its key there."""
+    return _of_index(values) if rowid is None else _of_table(rowid, values)
+
+
+def _of_table(rowid: int, values: list[Any]) -> Iterator[tuple[str, Any]]:
+    match values:
+        case [None, str(), bytes(), bytes(), *_] if len(values) == 22:
+            yield "runs", rowid
+        case [None, str(), int(), int(), int(), _, _, _, bytes(), _, _]:
+            yield "records", rowid
+        case [None, bytes() as family, bytes() as digest, _, *_] if len(values) in (4, 5) and len(family) == 16 and len(digest) == 32:
+            yield "chunks", digest
+        case [None, bytes(), bytes(), int(), int(), bytes(), _]:
+            yield "pruned", rowid
+        case [None, str(), bytes(), bytes(), int(), int(), int(), bytes(), int(), bytes()]:
+            yield "tombstones", rowid
+        case [None, bytes() as total, int(), int(), *_] if rowid == 1 and len(values) in (5, 7, 9) and len(total) == 32:
+            yield "manifest", 1
+        case [None, bytes()]:
+            yield "feed", rowid
+
+
+def _of_index(values: list[Any]) -> Iterator[tuple[str, Any]]:
+    match values:
+        case [int() as run, str(), int(), int(), int(), bytes(), bytes()]:
+            yield "tags", run
+        case [int() as run, str(), int() | None, int(), bytes(), _, _]:
+            yield "letters", run
+        case [int() as run, int(), bytes(), int(), _, _]:
+            yield "bases", run
+        case [int() as run, int(), str(), int() as same] if run == same:
+            yield "names", run
+        case [int() as run, int() as number, str()] if run < _EPOCH > number:
+            yield "tag_names", run
+        case [str(), str(), bytes()]:
+            yield "facts", 0
+        case [str(), int() as run]:
+            yield "names", run
+        case [bytes(), int() as run]:
+            yield "families", run
+
+
+__all__ = ["GONE", "Carver"]

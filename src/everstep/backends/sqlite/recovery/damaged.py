@@ -1,0 +1,267 @@
+"""What is left of a damaged store in SQLite: rows as SQLite reads them, in parts where it fails, and beyond that straight from the pages.
+
+Works on a private copy (sqlite_pages), so that the source is not even recovered. Relies on sqlite_carve for what SQLite cannot find.
+Whatever SQLite says is a candidate like any other.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+import apsw
+
+from everstep.backends import sql_files
+from everstep.backends.contract.core import MAX_SEQ
+from everstep.backends.contract.recovery import Entry, Feed, Summary
+from everstep.backends.sqlite.feed import length, proven
+from everstep.backends.sqlite.files.create import folder_error
+from everstep.backends.sqlite.files.format import FORMAT, TABLES
+from everstep.backends.sqlite.files.rollback_guard import Witness
+from everstep.backends.sqlite.recovery.carve import GONE, Carver
+from everstep.backends.sqlite.recovery.pages import Pages
+from everstep.backends.sqlite.rows import (
+    Values,
+    base_from,
+    fact_from,
+    letter_from,
+    pruned_from,
+    record_from,
+    run_from,
+    tag_from,
+    tombstone_from,
+)
+from everstep.errors import Damaged, NewerFormat
+from everstep.fields import replace
+from everstep.records import ZERO, Base, Letter, Pruned, Record, RunRow, Tag, Tombstone
+
+T = TypeVar("T")
+_SQL = sql_files.load("sqlite", "wreck")
+_MOST_PLACES = (1 << 32) - 1
+_NO_MANIFEST: Values = (1, None, 0, 0, None, None, None, 0, b"")
+_PATIENCE = 150  # reads of one range that fail before the rest of it is left to the carver
+
+
+class SqliteWreck:
+    """A store file that may be damaged in any way."""
+
+    def __init__(self, source: str | os.PathLike[str], private: str) -> None:
+        self.path = os.path.realpath(source)
+        self._witness = Witness(self.path).recall()
+        try:
+            self._pages = Pages(self.path, private, self._witness)
+        except OSError as error:
+            raise folder_error(error, Path(private)) from error
+        self._carver: Carver | None = None
+        self._cursor = self._connect()
+        self._pages.hide()
+        self._refuse_newer()
+        self._rows = {values[0]: values for values in self._range("runs", 1, _MOST_PLACES)}
+
+    def _connect(self) -> apsw.Cursor | None:
+        name = "file:" + "".join(
+            c if c.isalnum() or c in "/._-" else "".join(f"%{b:02x}" for b in os.fsencode(c)) for c in str(self._pages.image)
+        )
+        try:
+            connection = apsw.Connection(f"{name}?immutable=1", flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+            for setting, value in (
+                (apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0),
+                (apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0),
+                (apsw.SQLITE_DBCONFIG_ENABLE_VIEW, 0),
+                (apsw.SQLITE_DBCONFIG_DEFENSIVE, 1),
+            ):
+                connection.config(setting, value)
+            return connection.cursor()
+        except apsw.Error:
+            return None
+
+    def _refuse_newer(self) -> None:
+        """What a newer Everstep wrote is not ours to judge. A greater number alone may be a flipped bit."""
+        versions = self._all("format")
+        unknown = {name for (name,) in self._all("tables")} - TABLES
+        if versions and type(versions[0][0]) is int and versions[0][0] > FORMAT and unknown:
+            raise NewerFormat(f"{self.path} has format {versions[0][0]}; this version of Everstep knows formats up to {FORMAT}")
+
+    def _all(self, name: str, values: Values = ()) -> list[Any]:
+        """All rows of a statement; none if it fails."""
+        if self._cursor is None:
+            return []
+        try:
+            return self._cursor.execute(_SQL[name], values).fetchall()
+        except (apsw.Error, UnicodeDecodeError):
+            return []
+
+    def _range(self, name: str, first: int, last: int) -> list[Any]:
+        """The rows of a statement between two keys; where a read fails, in halves."""
+        found: list[Any] = []
+        waiting, patience = [(first, last)], _PATIENCE
+        while waiting and patience and self._cursor is not None:
+            low, high = waiting.pop()
+            try:
+                found += self._cursor.execute(_SQL[name], (low, high)).fetchall()
+            except (apsw.Error, UnicodeDecodeError):
+                patience -= 1
+                middle = (low + high) // 2
+                waiting += [(middle + 1, high), (low, middle)] if low < high else []
+        return found
+
+    @property
+    def _deep(self) -> Carver:
+        if self._carver is None:
+            self._carver = Carver(self._pages)
+        return self._carver
+
+    def _made(self, make: Callable[[Values], T], candidates: list[Values]) -> list[T]:
+        """Those of the candidates that have the types of their table."""
+        found: list[T] = []
+        for values in candidates:
+            with suppress(Damaged):
+                found.append(make(values))
+        return found
+
+    def _carved(self, table: str, key: Any, live: bool = False) -> list[Values]:
+        return [values for is_live, values in self._deep.rows(table, key) if is_live or not live]
+
+    def summary(self, deep: bool) -> Summary:
+        found = self._manifests(deep)
+        return self._summary(found[0]) if found else Summary(unreadable=self._pages.unreadable)
+
+    def _manifests(self, deep: bool) -> list[Values]:
+        """Manifest rows: those of older formats are filled up to nine columns."""
+        found = [*self._all("manifest"), *(self._carved("manifest", 1) if deep else ())]
+        return list(dict.fromkeys((*values, *_NO_MANIFEST[len(values) :]) for values in found))
+
+    def _summary(self, values: Values) -> Summary:
+        _, total, _, following, last, _, _, writes, identity = values
+        seen = self._witness.writes if self._witness is not None and self._witness.identity == identity else 0
+        return Summary(
+            total if type(total) is bytes else None,
+            following - 1 if type(following) is int and 0 < following <= _MOST_PLACES else 0,
+            last if type(last) is int else None,
+            max(seen - writes, 0) if type(writes) is int else 0,
+            self._pages.unreadable,
+            len(identity) == 16 if type(identity) is bytes else True,
+        )
+
+    def places(self, deep: bool) -> list[int]:
+        found = set(self._rows)
+        if deep:
+            for table in ("runs", "names", "tags", "letters", "pruned", "bases"):
+                found.update(self._deep.keys(table))
+            found.update(id >> 31 for id in self._deep.keys("records"))
+        return sorted(place for place in found if 0 < place <= _MOST_PLACES)
+
+    def alive(self, place: int) -> bool:
+        carver = self._deep
+        if place in self._rows or any(live for table in ("runs", "names") for live, _ in carver.rows(table, place)):
+            return True
+        return any(live for id in carver.records(place)[:50] for live, _ in carver.rows("records", id))
+
+    def rows(self, place: int, deep: bool) -> list[tuple[RunRow, bool]]:
+        found = [(self._rows[place], True)] if place in self._rows else []
+        if deep:
+            found += [(values, live) for live, values in self._deep.rows("runs", place) if GONE not in values]
+        made: list[tuple[RunRow, bool]] = []
+        for values, live in found:
+            with suppress(Damaged):
+                made.append((run_from(values), live))
+        return made
+
+    def names(self, place: int) -> list[str]:
+        rows = [values[1] for values in (self._rows.get(place, ()), *self._carved("runs", place)) if values]
+        told = [name for values in self._carved("names", place) for name in values if isinstance(name, str)]
+        return list(dict.fromkeys(name for name in (*rows, *told) if isinstance(name, str)))
+
+    def records(self, place: int, run: str, deep: bool) -> dict[int, list[Record]]:
+        found: dict[int, list[Record]] = {}
+        candidates = self._range("records", place << 31, place << 31 | MAX_SEQ)
+        if deep:
+            candidates += [values for id in self._deep.records(place) for values in self._carved("records", id)]
+        for values in candidates:
+            with suppress(Damaged):
+                record = _record(run, values)
+                if record not in found.setdefault(record.seq, []):
+                    found[record.seq].append(record)
+        return found
+
+    def tags(self, place: int, deep: bool) -> list[Tag]:
+        carved = [(v[5], v[1], v[2], v[4], v[6]) for v in self._carved("tags", place)] if deep else []
+        return self._made(lambda values: tag_from("", values), [*self._all("tags", (place,)), *carved])
+
+    def tag_names(self, place: int) -> list[tuple[str, int]]:
+        return sorted({(name, number) for _, number, name in self._carved("tag_names", place, live=True)})
+
+    def letters(self, place: int, deep: bool) -> list[Letter]:
+        carved = [(v[4], v[1], v[2], v[3], v[5], v[6]) for v in self._carved("letters", place, live=True)] if deep else []
+        return self._made(lambda values: letter_from("", values), [*self._all("letters", (place,)), *carved])
+
+    def pruned(self, place: int, deep: bool) -> list[Pruned]:
+        carved = [values[1:] for values in self._carved("pruned", place)] if deep else []
+        return self._made(lambda values: pruned_from("", values), [*self._all("pruned", (place,)), *carved])
+
+    def bases(self, place: int, deep: bool) -> list[Base]:
+        carved = [(v[2], v[1], v[3], v[4], v[5]) for v in self._carved("bases", place, live=True)] if deep else []
+        return self._made(lambda values: base_from("", values), [*self._all("bases", (place,)), *carved])
+
+    def tombstones(self, deep: bool) -> list[Tombstone]:
+        carved = [values for place in self._deep.keys("tombstones") for values in self._carved("tombstones", place)] if deep else []
+        return self._made(tombstone_from, [*self._range("tombstones", 1, _MOST_PLACES), *carved])
+
+    def chunk(self, family: bytes, digest: bytes) -> Iterator[bytes]:
+        for (frame,) in self._all("chunk", (family, digest)):
+            if type(frame) is bytes:
+                yield frame
+        for values in self._carved("chunks", digest):
+            if type(values[3]) is bytes:
+                yield values[3]
+
+    def feed(self, deep: bool) -> Feed:
+        for values in self._manifests(deep):
+            blob, end = values[5:7]
+            newest = proven(blob, end)
+            if newest is not None:
+                return self._feed(newest, end, deep)
+        return Feed()
+
+    def _feed(self, newest: list[Entry], end: int, deep: bool) -> Feed:
+        """All parts from the newest back to the first one that is missing."""
+        parts, first = [newest], end - length(newest) + 1
+        while first > 1 and (part := self._part(first, deep)) is not None:
+            parts.append(part)
+            first -= length(part)
+        entries = [entry for part in reversed(parts) for entry in part]
+        return Feed(entries if first == 1 else None, end, {place: seq + count - 1 for place, seq, count in entries})
+
+    def _part(self, following: int, deep: bool) -> list[Entry] | None:
+        """The part of the feed that ends right before a position."""
+        found = self._all("feed_before", (following,))
+        before = max((first for first in self._deep.keys("feed") if first < following), default=0) if deep else 0
+        found += self._carved("feed", before) if before else []
+        for first, blob in found:
+            entries = proven(blob, following - 1)
+            if entries is not None and length(entries) == following - first:
+                return entries
+        return None
+
+    def facts(self, deep: bool) -> dict[str, str]:
+        return dict(self._made(fact_from, [*self._all("facts"), *(self._carved("facts", 0, live=True) if deep else ())]))
+
+    def close(self) -> None:
+        if self._cursor is not None:
+            self._cursor.connection.close(True)
+        self._pages.close()
+
+
+def _record(run: str, values: Values) -> Record:
+    """A record; one whose body cannot be read still tells its digest."""
+    if GONE not in values:
+        try:
+            return record_from(run, values)
+        except Damaged:
+            if values[9] is not None or values[10] is not None:
+                raise
+    known = tuple(None if value is GONE else value for value in values[:9])
+    return replace(record_from(run, (*known, ZERO, None)), body_digest=ZERO)

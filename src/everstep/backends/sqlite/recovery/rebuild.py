@@ -1,0 +1,150 @@
+"""Builds a store in SQLite out of rows that are known to be good. Relies on sqlite_format for the tables.
+
+It is built under another name, without a journal, and synced and linked to its own when it is complete: whoever is killed in it leaves
+a file that nobody takes for a store, and that the next one removes. Places, digests and rows are kept exactly as given.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import apsw
+
+from everstep.backends import sql_files
+from everstep.backends.contract.queues import Task, placed
+from everstep.backends.contract.recovery import Entry
+from everstep.backends.query_semantics import meta_scalars
+from everstep.backends.sqlite.errors import write_error
+from everstep.backends.sqlite.feed import FeedWriter
+from everstep.backends.sqlite.files import format as sqlite_format
+from everstep.backends.sqlite.files.create import discard, folder_error, link, remove_unfinished, unfinished
+from everstep.backends.sqlite.files.leftovers import leftovers
+from everstep.backends.sqlite.rows import (
+    Values,
+    base_values,
+    fact_values,
+    letter_values,
+    pruned_values,
+    record_values,
+    run_values,
+    tombstone_values,
+)
+from everstep.clock import clock
+from everstep.errors import InvalidArgument
+from everstep.records import MODULUS, Base, Kind, Letter, Pruned, Record, RunRow, Tag, Tombstone, fact_check
+from everstep.system import sync, sync_folder, sync_parents
+
+_SQL = sql_files.load("sqlite", "write")
+
+
+class SqliteBuilder:
+    """A store file in the making."""
+
+    def __init__(self, target: str | os.PathLike[str]) -> None:
+        self.path = Path(os.path.realpath(target))
+        self._refuse_taken()
+        self._new = unfinished(self.path)
+        self.private = str(self._new)
+        self._total = self._runs = 0
+        self._once: set[tuple[str, str]] = set()
+        try:
+            remove_unfinished(self.path)
+            os.close(os.open(self._new, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        except OSError as error:
+            raise folder_error(error, self.path) from error
+        try:
+            self._connection = apsw.Connection(str(self._new), flags=apsw.SQLITE_OPEN_READWRITE)
+            sqlite_format.build(self._connection)
+            self._connection.execute("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; BEGIN").fetchall()
+        except apsw.Error as error:
+            self.abandon()
+            raise write_error(error, str(self.path)) from error
+
+    def _refuse_taken(self) -> None:
+        taken = [str(self.path)] if os.path.lexists(self.path) else leftovers(self.path)
+        if taken:
+            raise InvalidArgument(f"{taken[0]} exists already", remedy="Give a path where nothing is: repair never writes over anything.")
+
+    def _write(self, name: str, rows: Iterable[Values]) -> None:
+        try:
+            self._connection.cursor().executemany(_SQL[name], rows)
+        except apsw.Error as error:
+            raise write_error(error, str(self.path)) from error
+
+    def run(
+        self, place: int, row: RunRow, records: Sequence[Record], tags: Iterable[Tag], letters: Iterable[Letter], mark: Pruned | None,
+        bases: Iterable[Base], task: Task | None = None,
+    ) -> None:  # fmt: skip
+        seqs = {record.number: record.seq for record in records if record.kind == Kind.CHECKPOINT}
+        tags, letters, bases = list(tags), list(letters), list(bases)
+        self._write("create", [(place, *run_values(row))])
+        self._write("add_record", (record_values(place, record) for record in records))
+        self._write("add_tag", ((place, tag.name, tag.number, seqs[tag.number], tag.at, tag.key, tag.check) for tag in tags))
+        self._write("add_letter", (letter_values(place, letter) for letter in letters))
+        self._write("set_prune_mark", [pruned_values(place, mark)] if mark is not None else [])
+        self._write("add_base", (base_values(place, base) for base in bases))
+        self._write("add_run_tag", ((tag, place) for tag in row.tags))
+        self._write("add_run_meta", ((key, value, place) for key, value in meta_scalars(row.meta).items()))
+        if task is not None:
+            self._place(place, row, letters, task)
+        self._runs += 1
+        checks = [row.check, *(tag.check for tag in tags), *(letter.check for letter in letters), *(base.check for base in bases)]
+        self._total += sum(map(int.from_bytes, [*checks, mark.check] if mark is not None else checks))
+
+    def _place(self, place: int, row: RunRow, letters: Iterable[Letter], task: Task) -> None:
+        found = placed(row, letters, task, self._once, clock.now_us())
+        if found is not None:
+            kept = found.task
+            self._write("add_task", [(place, kept.queue, kept.priority, kept.key, kept.dedupe)])
+            self._write("move_task", [(found.worker, found.ready, place)])
+
+    def chunk(self, family: bytes, digest: bytes, frame: bytes) -> None:
+        self._write("add_chunk", [(family, digest, frame, 0)])
+
+    def tombstone(self, tombstone: Tombstone) -> None:
+        self._write("add_tombstone", [tombstone_values(tombstone)])
+        self._total += int.from_bytes(tombstone.check)
+
+    def fact(self, name: str, value: str) -> None:
+        self._write("set_fact", [fact_values(name, value)])
+        self._total += int.from_bytes(fact_check(name, value))
+
+    def finish(self, places: int, last: int | None, feed: Iterable[Entry]) -> None:
+        writer = FeedWriter()
+        for entry in feed:
+            writer.add(*entry)
+        blob = writer.blob()  # closes nothing: the last part stays in the manifest
+        self._write("add_feed", writer.full)
+        self._write("set_manifest", [((self._total % MODULUS).to_bytes(32), self._runs, places + 1, last, blob, writer.fed, 1)])
+        try:
+            self._connection.execute("COMMIT; PRAGMA synchronous = FULL; PRAGMA journal_mode = WAL").fetchall()
+            self._connection.close()
+        except apsw.Error as error:
+            raise write_error(error, str(self.path)) from error
+        self._publish()
+
+    def _publish(self) -> None:
+        try:
+            _sync(self._new)
+            if not link(self._new, self.path):
+                self._refuse_taken()
+            sync_folder(self.path.parent)
+            sync_parents(self.path.parent)
+        except OSError as error:
+            raise folder_error(error, self.path) from error
+
+    def abandon(self) -> None:
+        """Remove the name that it was built under, and all that was made beside it; also after `finish`."""
+        if hasattr(self, "_connection"):
+            self._connection.close(True)
+        discard(self._new)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDWR)
+    try:
+        sync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,442 @@
+"""What one write transaction does to the tables: commits of runs, tags, letters, leases, deletion. Relies on an open writer connection.
+
+Many callers share a transaction (see sqlite_writer). So every operation first does the one statement that may be refused and
+writes nothing before it; a refusal leaves the others in the batch untouched. Records, chunks and the manifest
+are gathered and written once for the batch.
+
+What is remembered from one transaction to the next (the manifest, the end of the feed, how many letters a run has) holds as long as
+only this connection writes; SQLite's data_version says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import apsw
+
+from everstep.backends import sql_files
+from everstep.backends.columns import pack_tags
+from everstep.backends.contract.core import MAX_SEQ, Commit
+from everstep.backends.contract.queues import ENDED, Task, settled
+from everstep.backends.contract.upkeep import Cut
+from everstep.backends.query_semantics import meta_scalars
+from everstep.backends.sqlite.feed import FeedWriter
+from everstep.backends.sqlite.files.format import FORMAT
+from everstep.backends.sqlite.rows import (  # fmt: skip
+    Values,
+    base_values,
+    letter_values,
+    newest_run,
+    pruned_values,
+    record_values,
+    run_values,
+    tombstone_values,
+)
+from everstep.clock import clock
+from everstep.errors import AlreadyQueued, Conflict, Damaged, DamagedRun, LimitExceeded, LostLease, NewerFormat, NotFound, RunExists
+from everstep.records import MODULUS, Kind, Letter, Record, RunRow, Tag, Tombstone
+
+_SQL = sql_files.load("sqlite", "write")
+_READ = sql_files.load("sqlite", "read")
+_BEGIN, _COMMIT, _ROLLBACK = _SQL["begin"], _SQL["commit"], _SQL["rollback"]
+_MANIFEST, _SET_MANIFEST, _ADVANCE, _ADD_RECORD, _ADD_CHUNK = (
+    _SQL[name] for name in ("manifest", "set_manifest", "advance", "add_record", "add_chunk")
+)  # fmt: skip
+_KNOWN_RUNS = 10_000
+_MAX_RUNS = 1 << 32
+
+
+class Transaction:
+    """The writer connection with what is gathered for the running batch."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self.connection = connection
+        self._cursor = connection.cursor()
+        self._execute = self._cursor.execute
+        self._changes = connection.changes
+        self._connection_version = connection.data_version
+        self._version: int | None = None
+        self._pks: dict[str, int] = {}
+        self._letters: dict[int, int] = {}
+        self._feed = FeedWriter()
+        self._records: list[Values] = []
+        self._chunks: list[Values] = []
+        self._total = self._delta = self._runs = self._next = self.writes = 0
+        self._last: int | None = None
+        self.touched = False
+
+    def begin(self) -> None:
+        self._execute(_BEGIN)
+        self._delta = 0
+        self.touched = False
+        if self._connection_version() != self._version:
+            self._read_manifest()
+
+    def _read_manifest(self) -> None:
+        """Another process wrote, or the last batch was taken back: what is remembered of the manifest is stale."""
+        (version,) = self._execute(_SQL["format"]).fetchone() or (None,)
+        if version != FORMAT:
+            raise NewerFormat(f"another process brought the store to format {version}; this version of Everstep writes format {FORMAT}")
+        found: Any = self._execute(_MANIFEST).fetchone() or (None,) * 7
+        total, self._runs, self._next, self._last, feed, fed, self.writes = found
+        numbers = (self._runs, self._next, self.writes)
+        if type(total) is not bytes or any(type(n) is not int for n in numbers) or not 0 < self._next < _MAX_RUNS:
+            raise Damaged("the manifest of the store is damaged: nothing is written to it")
+        self._total = int.from_bytes(total)
+        self._feed.load(feed, fed)
+        self._letters.clear()
+
+    def flush(self) -> None:
+        """Write what was gathered; all that remains is COMMIT."""
+        records, chunks = self._records, self._chunks
+        if len(records) == 1:
+            self._execute(_ADD_RECORD, records[0])
+            records.clear()
+        elif records:
+            self._cursor.executemany(_ADD_RECORD, records)
+            records.clear()
+        if chunks:
+            self._cursor.executemany(_ADD_CHUNK, chunks)
+            chunks.clear()
+        if self.touched:
+            self.writes += 1
+            self._total = (self._total + self._delta) % MODULUS
+            feed = self._feed
+            if feed.full:
+                self._cursor.executemany(_SQL["add_feed"], feed.full)
+                feed.full.clear()
+            values = (self._total.to_bytes(32), self._runs, self._next, self._last, feed.blob(), feed.fed, self.writes)
+            self._execute(_SET_MANIFEST, values)
+
+    def commit(self) -> None:
+        self._execute(_COMMIT)
+        self._version = self._connection_version()
+
+    def rollback(self) -> None:
+        self._version = None
+        self._records.clear()
+        self._chunks.clear()
+        self._pks.clear()
+        if self.connection.in_transaction:
+            self._execute(_ROLLBACK)
+
+    def apply(self, commit: Commit) -> None:
+        """One commit of one run."""
+        run, was = commit.run, commit.was
+        if run.head_seq > MAX_SEQ:
+            raise LimitExceeded(f"run {run.id!r} has {MAX_SEQ} records; there is no room for more")
+        if was is None:
+            self._refuse_twin(commit.task)
+            pk = self._create(run)
+            self._delta += int.from_bytes(run.check)
+        else:
+            pk = self._advance(run, was)
+            self._delta += int.from_bytes(run.check) - int.from_bytes(was.check)
+        self._last = pk
+        self.touched = True
+        records = commit.records
+        if records:
+            self._feed.add(pk, records[0].seq, len(records))
+        for record in records:
+            self._records.append(record_values(pk, record))
+            if record.tags and record.kind == Kind.CHECKPOINT:
+                self._tag_record(pk, run, record)
+        if commit.chunks:
+            self._add_chunks(run.family, commit.chunks)
+        if commit.read or commit.letters:
+            self._exchange_letters(pk, commit)
+        if commit.task is not None:
+            self._add_task(pk, commit.task)
+        if commit.read or commit.letters or commit.task is not None or (was is not None and _may_move(run, was)):
+            self.settle(pk, run)
+        waiting = self._letters.get(pk)
+        commit.waiting = self._count_letters(pk) if waiting is None else waiting
+
+    def has(self, run: str) -> bool:
+        """Whether there is a run of that id."""
+        return self._execute(_SQL["pk"], (run,)).fetchone() is not None
+
+    def _add_chunks(self, family: bytes, chunks: Sequence[tuple[bytes, bytes]]) -> None:
+        stamp = self.writes + 1
+        self._chunks += [(family, digest, frame, stamp) for digest, frame in chunks]
+
+    def _refuse_twin(self, task: Task | None) -> None:
+        if task is not None and task.dedupe is not None:
+            found = self._execute(_READ["twin"], (task.queue, task.dedupe)).fetchone()
+            if found is not None:
+                raise AlreadyQueued(task.queue, task.dedupe, str(found[0]))
+
+    def _add_task(self, pk: int, task: Task) -> None:
+        self._execute(_SQL["add_task"], (pk, task.queue, task.priority, task.key, task.dedupe))
+
+    def settle(self, pk: int, row: RunRow) -> None:
+        """A run, its letters or its lease changed: so may its place in a queue."""
+        found: Any = self._execute(_READ["task_queue"], (pk,)).fetchone()
+        if found is None:
+            return
+        letters: list[Any] = self._execute(_READ["letter_times"], (pk,)).fetchall()
+        gone, ready = settled(row, letters, clock.now_us())
+        if gone is None:
+            self._execute(_SQL["move_task"], (row.worker, ready, pk))
+        else:
+            self._execute(_SQL["drop_task"], (pk,))
+            self.tick(found[0], ended=gone == ENDED, failed=gone != ENDED)
+
+    def tick(self, queue: str, claimed: int = 0, ended: int = 0, failed: int = 0, deaths: int = 0) -> None:
+        """Count what happens in a queue."""
+        self._execute(_SQL["tick"], (queue, clock.now_us() // 60_000_000, claimed, int(ended), int(failed), deaths))
+
+    def _create(self, run: RunRow) -> int:
+        pk = self._next
+        if (
+            run.parent is not None
+            and run.family != run.key
+            and self._execute(_SQL["is_family"], (run.parent, run.family)).fetchone() is None
+        ):
+            raise NotFound(f"run {run.parent!r} was deleted meanwhile: it cannot be forked any more")
+        self._execute(_SQL["create"], (pk, *run_values(run)))
+        if self._changes() != 1:
+            raise RunExists(f"a run {run.id!r} exists already")
+        self._next += 1
+        self._runs += 1
+        self._remember(run.id, pk)
+        self._letters[pk] = 0
+        self._label(pk, (), None, run.tags, run.meta)
+        return pk
+
+    def _advance(self, run: RunRow, was: RunRow) -> int:
+        """Move the head of a run if it still is where the writer saw it."""
+        pk = self._pks.get(run.id) or self._find(run.id)
+        fence = (pk, was.epoch, was.head_seq, was.check)
+        head = (run.updated_at, run.head_seq, run.head_digest, run.checkpoints, run.stored, run.check)
+        if _only_head_differs(run, was):
+            self._execute(_ADVANCE, head + fence)
+        else:
+            self._execute(_SQL["rewrite"], head + _rest(run) + fence)
+        if self._changes() != 1:
+            self._refuse(run.id, was)
+        if run.tags != was.tags or run.meta != was.meta:
+            self._label(pk, was.tags, was.meta, run.tags, run.meta)
+        return pk
+
+    def _refuse(self, name: str, was: RunRow) -> None:
+        self._pks.pop(name, None)
+        stored = self._execute(_SQL["fence"], (name,)).fetchone()
+        if stored is None:
+            raise LostLease(f"run {name!r} was deleted while this writer had it open")
+        if stored[1] != was.epoch:
+            raise LostLease(f"run {name!r} was taken over: epoch {was.epoch} is now {stored[1]}")
+        raise Conflict(f"run {name!r} moved on: this write follows record {was.head_seq}, the head is {stored[2]}")
+
+    def _find(self, name: str) -> int:
+        """The pk of a run. It never changes, and none is used twice, so that it can be remembered."""
+        found = self._execute(_SQL["pk"], (name,)).fetchone()
+        if found is None:
+            raise LostLease(f"run {name!r} was deleted while this writer had it open")
+        pk: int = found[0]
+        self._remember(name, pk)
+        return pk
+
+    def _remember(self, name: str, pk: int) -> None:
+        if len(self._pks) >= _KNOWN_RUNS:
+            self._pks.clear()
+            self._letters.clear()
+        self._pks[name] = pk
+
+    def _label(self, pk: int, old_tags: tuple[str, ...], old_meta: str | None, tags: tuple[str, ...], meta: str | None) -> None:
+        """Keep the listing tables in step with a row."""
+        for tag in set(old_tags) - set(tags):
+            self._execute(_SQL["drop_run_tag"], (tag, pk))
+        for tag in set(tags) - set(old_tags):
+            self._execute(_SQL["add_run_tag"], (tag, pk))
+        if meta == old_meta:
+            return
+        before, after = set(meta_scalars(old_meta).items()), set(meta_scalars(meta).items())
+        for key, value in before - after:
+            self._execute(_SQL["drop_run_meta"], (key, value, pk))
+        for key, value in after - before:
+            self._execute(_SQL["add_run_meta"], (key, value, pk))
+
+    def _tag_record(self, pk: int, run: RunRow, record: Record) -> None:
+        for name in record.tags:
+            self.add_tag(pk, record.seq, Tag.make(run.key, name, record.number, record.at))
+
+    def add_tag(self, pk: int, seq: int, tag: Tag) -> None:
+        self._execute(_SQL["add_tag"], (pk, tag.name, tag.number, seq, tag.at, tag.key, tag.check))
+        if self._changes() == 1:
+            self._delta += int.from_bytes(tag.check)
+            self.touched = True
+
+    def add_letter(self, pk: int, letter: Letter) -> bool:
+        self._execute(_SQL["add_letter"], letter_values(pk, letter))
+        if self._changes() != 1:
+            return False
+        self._letters.pop(pk, None)
+        self._delta += int.from_bytes(letter.check)
+        self.touched = True
+        return True
+
+    def _exchange_letters(self, pk: int, commit: Commit) -> None:
+        for name in commit.read:
+            self._take_letter(pk, name)
+        for letter in commit.letters:
+            self.add_letter(pk, letter)
+
+    def _take_letter(self, pk: int, name: str) -> None:
+        taken: list[Any] = self._execute(_SQL["take_letter"], (pk, name)).fetchall()
+        for (check,) in taken:
+            self._letters.pop(pk, None)
+            self._delta -= _number(check)
+
+    def _count_letters(self, pk: int) -> int:
+        """How many letters a run has. Remembered: a loop of commits pays for one look, not for one each."""
+        (count,) = self._execute(_SQL["count_letters"], (pk,)).fetchone() or (0,)
+        if len(self._letters) >= _KNOWN_RUNS:
+            self._letters.clear()
+        self._letters[pk] = count
+        return count
+
+    def existing(self, name: str) -> tuple[int, RunRow]:
+        """A run as it is in this transaction, proven by its own digest: damage must not be sealed anew."""
+        values = self._execute(_READ["run"], (name,)).fetchone()
+        if values is None:
+            raise NotFound(f"there is no run {name!r}")
+        row = newest_run(values, name)
+        if row.digest() != row.check:
+            raise DamagedRun(f"the row of run {name!r} does not match its digest")
+        return values[0], row
+
+    def lease(self, pk: int, before: RunRow, after: RunRow) -> None:
+        self._execute(_SQL["lease"], (after.epoch, after.worker, after.since, after.check, pk, before.check))
+        self._delta += int.from_bytes(after.check) - int.from_bytes(before.check)
+        self.touched = True
+        self.settle(pk, after)
+
+    def remove(self, pk: int, row: RunRow) -> None:
+        """A run with all that belongs to it, and its family's chunks if nobody of the family is left."""
+        self._write_gathered()
+        checks = [check for (check,) in self._execute(_SQL["checks"], (pk,))]
+        self._delta -= sum(_number(check) for check in (row.check, *checks))
+        self._label(pk, row.tags, row.meta, (), None)
+        self._execute(_SQL["drop_tags"], (pk,))
+        self._execute(_SQL["drop_letters"], (pk,))
+        self._execute(_SQL["drop_task"], (pk,))
+        self._execute(_SQL["drop_prune_mark"], (pk,))
+        self._execute(_SQL["drop_bases"], (pk,))
+        self._letters.pop(pk, None)
+        self._execute(_SQL["drop_records"], (pk << 31, pk << 31 | MAX_SEQ))
+        self._execute(_SQL["drop_run"], (pk,))
+        tombstone = Tombstone.of(pk, row, clock.now_us())
+        self._execute(_SQL["add_tombstone"], tombstone_values(tombstone))
+        self._delta += int.from_bytes(tombstone.check)
+        self._runs -= 1
+        self._last = None if self._last == pk else self._last
+        self.touched = True
+        if self._execute(_SQL["family_lives"], (row.family,)).fetchone() is None:
+            self._execute(_SQL["drop_family"], (row.family,))
+
+    def prune(self, cut: Cut) -> None:
+        """Drop bodies of a run, if nobody else pruned it meanwhile."""
+        pk, row = self.existing(cut.run)
+        if row.key != cut.now.key:
+            raise NotFound(f"the run {cut.run!r} that was to be pruned is gone; another one has its id")
+        (stored,) = self._execute(_SQL["prune_mark"], (pk,)).fetchone() or (None,)
+        if stored != (cut.was.check if cut.was is not None else None):
+            raise Conflict(f"run {cut.run!r} was pruned by somebody else meanwhile")
+        self._write_gathered()
+        self._add_chunks(row.family, cut.chunks)
+        for number in (*cut.gone, *(base.number for base in cut.bases)):
+            self._delta -= sum(_number(check) for (check,) in self._execute(_SQL["take_base"], (pk, number)).fetchall())
+        for base in cut.bases:
+            self._execute(_SQL["add_base"], base_values(pk, base))
+            self._delta += int.from_bytes(base.check)
+        self._drop_bodies(pk, cut.bodies)
+        self._execute(_SQL["set_prune_mark"], pruned_values(pk, cut.now))
+        self._delta += int.from_bytes(cut.now.check) - (_number(stored) if stored is not None else 0)
+        self.touched = True
+
+    def _drop_bodies(self, pk: int, bodies: Sequence[tuple[int, bytes]]) -> None:
+        """The records are taken out and put back: an update would leave each of them on its page, which stays as large as it was."""
+        short: list[Values] = []
+        for seq, digest in bodies:
+            found: list[Values] = self._execute(_SQL["take_record"], (pk << 31 | seq,)).fetchall()
+            short += [(*values, digest, None) for values in found]
+        self._cursor.executemany(_ADD_RECORD, sorted(short))
+
+    def forget(self, first: int, last: int, before: int) -> list[int]:
+        """Drop the tombstones between two places that are older than a time; give their places."""
+        gone: list[Values] = self._execute(_SQL["take_tombstones"], (first, last, before)).fetchall()
+        self._delta -= sum(_number(check) for _, check in gone)
+        self.touched = self.touched or bool(gone)
+        return [place for place, _ in gone]
+
+    def replace_feed(self, firsts: Sequence[int], parts: Sequence[tuple[int, bytes]]) -> None:
+        """Put other parts of the feed in the place of some."""
+        self._cursor.executemany(_SQL["drop_feed"], [(first,) for first in firsts])
+        self._cursor.executemany(_SQL["add_feed"], parts)
+        self.touched = True
+
+    def set_fact(self, name: str, values: Values | None) -> None:
+        """Remember a fact, or forget it."""
+        forgotten: list[Any] = self._execute(_SQL["take_fact"], (name,)).fetchall()
+        self._delta -= sum(_number(check) for (check,) in forgotten)
+        if values is not None:
+            self._execute(_SQL["set_fact"], values)
+            self._delta += int.from_bytes(values[2])
+        self.touched = True
+
+    def sweep(self, asked: tuple[bytes, Sequence[bytes], int]) -> int:
+        """Remove chunks that nobody reaches; gives their bytes."""
+        family, digests, stamp = asked
+        self._write_gathered()
+        freed = 0
+        for digest in digests:
+            gone: list[Any] = self._execute(_SQL["sweep"], (family, digest, stamp)).fetchall()
+            freed += sum(size for (size,) in gone)
+        return freed
+
+    def _write_gathered(self) -> None:
+        """What earlier members of the batch gathered must be there before an operation looks at the tables."""
+        touched, self.touched = self.touched, False
+        self.flush()
+        self.touched = touched
+
+    def statement(self, name: str, values: Values = ()) -> None:
+        """One of the named statements, for operations that live elsewhere."""
+        self._execute(_SQL[name], values)
+
+    def rows(self, name: str, values: Values = ()) -> list[Any]:
+        """The rows of one of the named reads, as this transaction sees them."""
+        self._write_gathered()
+        return self._execute(_READ[name], values).fetchall()
+
+
+def _number(check: Any) -> int:
+    """A stored check as a number. Not an error of ours if it is none: that would leave what the operation wrote before in the batch."""
+    if type(check) is not bytes:
+        raise apsw.CorruptError("a check is no blob")
+    return int.from_bytes(check)
+
+
+def _may_move(run: RunRow, was: RunRow) -> bool:
+    """Whether a place in a queue may have to move."""
+    return run.status != was.status or run.worker != was.worker
+
+
+def _only_head_differs(run: RunRow, was: RunRow) -> bool:
+    return (
+        run.status == was.status
+        and run.epoch == was.epoch
+        and run.worker == was.worker
+        and run.since == was.since
+        and run.note == was.note
+        and run.meta == was.meta
+        and run.tags == was.tags
+        and run.workflow == was.workflow
+        and run.session == was.session
+    )
+
+
+def _rest(run: RunRow) -> Values:
+    return (run.workflow, run.session, pack_tags(run.tags), run.note, run.meta, run.status, run.epoch, run.worker, run.since)

@@ -1,0 +1,87 @@
+"""What keeps a store in SQLite small, beside what `sqlite_transaction` does to its tables: giving free space back, facts, and
+dropping tombstones.
+
+A store that was made by format 3 has pointer maps, with which pages at the end of the file can be moved into free ones a few at a time.
+An older one gets them when it is compacted: rebuilt in one transaction, during which nobody else writes.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from json import dumps
+
+import apsw
+
+from everstep.backends import sql_files
+from everstep.backends.deleted_places import BLOCK, joined, name_of
+from everstep.backends.sqlite.errors import write_error
+from everstep.backends.sqlite.feed import runs_in, trim
+from everstep.backends.sqlite.files.store_file import SqliteFile
+from everstep.backends.sqlite.files.wal import WalKeeper
+from everstep.backends.sqlite.rows import fact_from, fact_values
+from everstep.backends.sqlite.transaction import Transaction
+
+_SEEN = sql_files.load("sqlite", "read")["seen"]
+
+
+def seen(connection: apsw.Connection) -> tuple[bytes, int]:
+    """What tells this store from every other one, empty if it cannot be read, and how often it was written."""
+    identity, writes = connection.execute(_SEEN).fetchone() or (b"", 0)
+    return (identity, writes) if type(identity) is bytes and type(writes) is int else (b"", 0)
+
+
+def shrink(transaction: Transaction, most: int) -> int:
+    """Move pages from the end of the file into free ones, and cut the file there; gives the bytes."""
+    connection = transaction.connection
+    before = pages(connection)
+    connection.execute(f"PRAGMA incremental_vacuum({max(1, most // page_size(connection))})").fetchall()
+    return (before - pages(connection)) * page_size(connection)
+
+
+def compact(file: SqliteFile, wal: WalKeeper) -> int:
+    """Rebuild the file without free pages, and with pointer maps from now on."""
+    try:
+        with closing(file.writer()) as connection:
+            before = pages(connection) * page_size(connection)
+            # The rebuilt copy is as large as the store: it belongs on the disk, not into memory.
+            connection.execute("PRAGMA temp_store = FILE; PRAGMA auto_vacuum = INCREMENTAL; VACUUM").fetchall()
+            after = pages(connection) * page_size(connection)
+    except apsw.Error as error:
+        raise write_error(error, file.path) from error
+    wal.merge()
+    return before - after
+
+
+def pages(connection: apsw.Connection) -> int:
+    return int(connection.pragma("page_count"))
+
+
+def page_size(connection: apsw.Connection) -> int:
+    return int(connection.pragma("page_size"))
+
+
+def forget(transaction: Transaction, asked: tuple[int, int]) -> int:
+    """Drop old tombstones of a block, and remember their places in its fact."""
+    block, before = asked
+    places = transaction.forget(block * BLOCK + 1, (block + 1) * BLOCK, before)
+    if places:
+        name = name_of(block)
+        found = transaction.rows("fact", (name,))
+        transaction.set_fact(name, fact_values(name, joined(fact_from(found[0])[1] if found else None, places)))
+    return len(places)
+
+
+def trim_feed(transaction: Transaction, asked: tuple[int, int]) -> int:
+    """Turn the entries of deleted runs between two positions into gaps; gives how many entries went. The part that is being filled stays."""
+    after, most = asked
+    rows = transaction.rows("feed_between", (after, after + most))
+    there = {pk: True for (pk,) in transaction.rows("places_there", (dumps(sorted(runs_in(rows))),))}
+    parts, gone = trim(rows, lambda pk: pk in there)
+    if gone:
+        transaction.replace_feed([first for first, _ in rows], parts)
+    return gone
+
+
+def set_fact(transaction: Transaction, asked: tuple[str, str | None]) -> None:
+    name, value = asked
+    transaction.set_fact(name, None if value is None else fact_values(name, value))
