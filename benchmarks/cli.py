@@ -23,8 +23,8 @@ from benchmarks.timing import ms, settle
 from everstep.backends.contract.core import Commit
 from everstep.codec.values import encode
 from everstep.records import Status
-from everstep.store.journal import pack_body
-from everstep.store.writing import Chain, Entry, new_row
+from everstep.store.chain import Chain, Entry, new_row
+from everstep.store.journal.entries import pack_body
 
 RECORDS = 10
 REAL_TURNS = 1_000

@@ -9,7 +9,7 @@ from statistics import median
 from benchmarks.options import Options
 from benchmarks.table import Bar, Line
 from benchmarks.timing import settle, timed
-from everstep.store.upkeep.retention import KINDS, Point, Retention, decide
+from everstep.store.retention.retention import KINDS, Point, Retention, decide
 
 START = 1_700_000_000_000_000
 MINUTE = 60_000_000

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from everstep.runtime.step_options import step
     from everstep.runtime.workflow import workflow
     from everstep.snapshot.diff import Change
-    from everstep.store.mending.repair import repair
-    from everstep.store.model import Checkpoint, RunInfo
-    from everstep.store.upkeep.retention import Retention
+    from everstep.store.repair.repair import repair
+    from everstep.store.retention.retention import Retention
+    from everstep.store.views import Checkpoint, RunInfo
 
 __version__ = "0.1.0"
 __all__ = [
@@ -65,15 +65,15 @@ _WHERE = {
     "AgentState": "runtime.agent_state",
     "Budget": "runtime.budget",
     "Change": "snapshot.diff",
-    "Checkpoint": "store.model",
+    "Checkpoint": "store.views",
     "Decision": "runtime.decision",
     "EverstepError": "errors",
     "NonDeterminism": "errors",
     "Outcome": "runtime.outcome",
-    "Retention": "store.upkeep.retention",
+    "Retention": "store.retention.retention",
     "Retry": "runtime.retry",
     "Run": "runtime.run",
-    "RunInfo": "store.model",
+    "RunInfo": "store.views",
     "StepFailed": "errors",
     "Store": "api",
     "Unknown": "codec.kinds",
@@ -85,7 +85,7 @@ _WHERE = {
     "on": "runtime.policy",
     "open": "api",
     "register": "codec.kinds",
-    "repair": "store.mending.repair",
+    "repair": "store.repair.repair",
     "sleep": "runtime.gates",
     "step": "runtime.step_options",
     "workflow": "runtime.workflow",

@@ -33,9 +33,9 @@ if TYPE_CHECKING:  # what drives runs is imported when a run is opened
     from everstep.runtime.stranded import Stranded
     from everstep.runtime.worker import Worker
     from everstep.runtime.workers import LiveWorker
-    from everstep.store.model import RunInfo
-    from everstep.store.upkeep.cleanup import Schedule
-    from everstep.store.upkeep.retention import Retention
+    from everstep.store.retention.cleanup import Schedule
+    from everstep.store.retention.retention import Retention
+    from everstep.store.views import RunInfo
 
 
 class Store(Host):
@@ -493,7 +493,7 @@ def _open(
         policy=chosen, enabled=enabled, durability=durability, budget=budget, timeout=timeout, redaction=redaction, **upkeep,
     )  # fmt: skip
     if schedule != "manual":
-        from everstep.store.upkeep.cleanup import clean_if_due
+        from everstep.store.retention.cleanup import clean_if_due
 
         clean_if_due(backend, schedule, store.cleanup)
     return store
@@ -511,8 +511,8 @@ def _check_driving(durability: Any, budget: Any, timeout: Any) -> None:
 
 def _upkeep(retention: Any, schedule: Any, protect: Any) -> dict[str, Any]:
     """What is to be kept, checked before anything is opened."""
-    from everstep.store.upkeep.cleanup import check_schedule
-    from everstep.store.upkeep.retention import Retention
+    from everstep.store.retention.cleanup import check_schedule
+    from everstep.store.retention.retention import Retention
 
     check_schedule(schedule)
     return {"retention": None if retention is None else Retention.parse(retention), "protect": check_tags(protect)}

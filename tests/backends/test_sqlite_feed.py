@@ -19,7 +19,7 @@ from everstep.backends.sqlite import feed
 from everstep.backends.sqlite.backend import SqliteBackend
 from everstep.errors import Damaged, DamagedRecord, DamagedRun, StoreFull
 from everstep.records import Letter, RunRow
-from everstep.store.proof.verify import verify
+from everstep.store.verify.verify import verify
 from everstep.testing.rows import new_letter, new_run, new_worker, next_commit
 
 

@@ -19,7 +19,7 @@ from everstep.codec.values import encode
 from everstep.errors import Damaged, InvalidArgument, RunExists, StepTimeout, StoreFull, Waiting
 from everstep.records import Letter
 from everstep.runtime import recorder
-from everstep.store.writing import Chain
+from everstep.store.chain import Chain
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from children import Child
 
 import everstep
 from everstep.ids import new_id
-from everstep.store.proof.checkup import Checkup
-from everstep.store.proof.server import findings
+from everstep.store.verify.findings import Checkup
+from everstep.store.verify.server import findings
 from everstep.testing.clock import FakeClock
 from everstep.testing.postgres import Server
 

@@ -14,7 +14,7 @@ from typing import Any
 import everstep
 from everstep.backends.memory import backend as memory
 from everstep.ids import new_id
-from everstep.store.journal import RUNNING, Recorded, said_in, show_input
+from everstep.store.journal.entries import RUNNING, Recorded, said_in, show_input
 
 
 class Down(Exception):

@@ -30,7 +30,7 @@ import everstep
 from everstep.codec.values import encode
 from everstep.errors import InvalidArgument
 from everstep.redact import Redactor
-from everstep.store.failures import error_body, rebuilt
+from everstep.store.journal.failures import error_body, rebuilt
 
 
 class Crash(BaseException):
@@ -771,7 +771,7 @@ def test_R4_a_handler_takes_the_same_way_in_a_new_process(tmp_path: Path) -> Non
 
 def test_R4_none_of_the_libraries_is_imported_by_everstep() -> None:
     code = (
-        "import sys, everstep\nfrom everstep.store.failures import error_body, rebuilt\n"
+        "import sys, everstep\nfrom everstep.store.journal.failures import error_body, rebuilt\n"
         "rebuilt(error_body(ExceptionGroup('g', [ValueError(object())])), 'x')\n"
         "print(sorted({'pydantic', 'httpx', 'httpx2', 'openai', 'requests', 'urllib.error', 'http.client'} & set(sys.modules)))"
     )

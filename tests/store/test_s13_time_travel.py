@@ -11,7 +11,7 @@ import everstep
 from everstep.codec.values import encode
 from everstep.errors import DamagedChunk, NotFound, PrunedCheckpoint, RunDeleted
 from everstep.snapshot.diff import patch
-from everstep.store import blame as blaming
+from everstep.store.travel import blame as blaming
 
 HISTORIES = 150 if os.environ.get("EVERSTEP_DEEP") else 6
 

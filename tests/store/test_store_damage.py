@@ -11,7 +11,7 @@ import pytest
 
 import everstep
 from everstep.errors import Damaged, DamagedChunk, DamagedRecord, DamagedRun, EverstepError, MissingHead
-from everstep.store.proof.verify import Report
+from everstep.store.verify.verify import Report
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import pytest
 import everstep
 from everstep.backends.contract.queues import Place, Task
 from everstep.records import RunRow, Status
-from everstep.store.places import restore_places
+from everstep.store.queue_places import restore_places
 from everstep.testing.queued import beginning, ending, enqueue, letter, take
 from everstep.testing.rows import new_worker
 

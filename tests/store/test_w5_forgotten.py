@@ -13,7 +13,7 @@ from everstep.backends import deleted_places
 from everstep.backends.sqlite.feed import FeedWriter, length, proven, trim
 from everstep.clock import clock
 from everstep.errors import HistoryChanged, NotFound
-from everstep.store.cursor import REMEMBERED_DAYS
+from everstep.store.events.cursor import REMEMBERED_DAYS
 from everstep.testing.clock import FakeClock
 
 DAY = 86_400

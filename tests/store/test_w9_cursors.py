@@ -7,7 +7,7 @@ import pytest
 
 import everstep
 from everstep.errors import HistoryChanged, InvalidArgument
-from everstep.store.cursor import Cursor
+from everstep.store.events.cursor import Cursor
 from everstep.testing.postgres import Server
 
 

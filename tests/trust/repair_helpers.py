@@ -12,8 +12,8 @@ from typing import Any
 import everstep
 from everstep.backends.contract.queues import Task
 from everstep.errors import Damaged, EverstepError, NotFound
-from everstep.store.mending.losses import Repaired
-from everstep.store.upkeep.retention import Retention
+from everstep.store.repair.report import Repaired
+from everstep.store.retention.retention import Retention
 from everstep.testing.faults.workload import eager
 from everstep.testing.queued import beginning, ending, enqueue, take
 from everstep.testing.rows import new_worker

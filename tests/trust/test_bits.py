@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from everstep.codec.frame import Framer
 from everstep.records import ZERO, Base, Letter, Pruned, Record, Tag, Tombstone, make_record
-from everstep.store.mending.bits import Healer
+from everstep.store.repair.bit_flips import Healer
 from everstep.testing.rows import new_run
 
 KEY = bytes(range(16))

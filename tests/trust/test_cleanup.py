@@ -17,7 +17,7 @@ from upkeep_helpers import everything, fingerprint, good, grow, many_bases, stat
 import everstep
 from everstep import Retention
 from everstep.errors import Damaged, InvalidArgument, NotFound, StoreFull
-from everstep.store.upkeep.cleanup import last_time
+from everstep.store.retention.cleanup import last_time
 from everstep.testing.clock import FakeClock
 
 pytestmark = pytest.mark.usefixtures("small_bases")
@@ -313,7 +313,7 @@ def test_what_a_relative_still_needs_is_not_counted_as_freed(store: everstep.Sto
 def test_what_is_tagged_after_the_limit_was_worked_out_stays(
     store: everstep.Store, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from everstep.store.upkeep import prune
+    from everstep.store.retention import prune
 
     bulky(store, clock, "ab")
     worked_out = prune.crowded_out

@@ -12,7 +12,7 @@ from repair_helpers import Judge, Truth, fill
 
 import everstep
 from everstep.errors import Damaged, InvalidArgument, NewerFormat, NotAStore
-from everstep.store.proof.report import Depth, Report
+from everstep.store.verify.report import Depth, Report
 from everstep.testing.faults.workload import eager
 from everstep.testing.postgres import Server
 

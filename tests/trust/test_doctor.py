@@ -22,8 +22,8 @@ from everstep.clock import clock
 from everstep.codec.frame import Framer
 from everstep.codec.values import encode
 from everstep.errors import StoreClosed
-from everstep.store.proof.checkup import Checkup, Finding
-from everstep.store.proof.naive import shown_size
+from everstep.store.verify.findings import Checkup, Finding
+from everstep.store.verify.full_copy_estimate import shown_size
 from everstep.testing.clock import FakeClock
 
 NAMES = [

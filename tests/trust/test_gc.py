@@ -18,8 +18,8 @@ from upkeep_helpers import everything, fingerprint, good, grow, many_bases, stat
 import everstep
 from everstep import Retention
 from everstep.errors import Damaged, EverstepError, PrunedCheckpoint
-from everstep.store.pace import Pace
-from everstep.store.upkeep.gc import Collector
+from everstep.store.progress import Pace
+from everstep.store.retention.gc import Collector
 
 pytestmark = pytest.mark.usefixtures("small_bases")
 

@@ -18,8 +18,8 @@ from everstep import Retention
 from everstep.backends.contract.upkeep import Cut
 from everstep.errors import Conflict, DamagedChunk, EverstepError, InvalidArgument, NotFound, PrunedCheckpoint
 from everstep.records import Base
-from everstep.store.upkeep import cutter
-from everstep.store.upkeep.prune import PrunePlan
+from everstep.store.retention import apply_prune
+from everstep.store.retention.prune import PrunePlan
 from everstep.testing.clock import FakeClock
 
 pytestmark = pytest.mark.usefixtures("small_bases")
@@ -389,7 +389,7 @@ class Broken(Exception):
 
 @pytest.mark.parametrize("after", [0, 1, 2, 3, 5])
 def test_wherever_it_is_broken_off_nothing_is_half_gone(places: Any, after: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cutter, "Slices", lambda least, most: Few())
+    monkeypatch.setattr(apply_prune, "Slices", lambda least, most: Few())
     store = places.open()
     grow(store, "r", 60, tags={20: "milestone"})
     before, size = states(store, "r"), stored(store)
@@ -431,7 +431,7 @@ class Few:
 
 @pytest.mark.parametrize("seconds", [0.5, 1.5, 3.5])
 def test_when_the_time_is_over_the_next_one_goes_on(places: Any, monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
-    monkeypatch.setattr(cutter, "Slices", lambda least, most: Few())
+    monkeypatch.setattr(apply_prune, "Slices", lambda least, most: Few())
     with FakeClock() as clock:
         store = places.open()
         grow(store, "r", 60, tags={20: "milestone"})
@@ -461,7 +461,7 @@ def test_when_the_time_is_over_the_next_one_goes_on(places: Any, monkeypatch: py
 
 
 def test_who_prunes_at_the_same_time_is_noticed(places: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cutter, "Slices", lambda least, most: Few())
+    monkeypatch.setattr(apply_prune, "Slices", lambda least, most: Few())
     store, other = places.open(), places.open()
     grow(store, "r", 60, tags={9: "milestone"})
     before = states(store, "r")
@@ -558,7 +558,7 @@ def test_labels_on_what_stays_are_no_reason_to_begin_again(places: Any, monkeypa
         store.fork("r", f"f{len(cuts)}")
 
     monkeypatch.setattr(store.backend, "prune", beside)
-    monkeypatch.setattr("everstep.store.upkeep.prune._TRIES", 1)
+    monkeypatch.setattr("everstep.store.retention.prune._TRIES", 1)
     plan = store.prune(Retention(keep_last=2), run="r")
     assert plan.problems == []
     assert [len(cut.bases) for cut in cuts] == [1, 0]
@@ -629,8 +629,8 @@ def test_nothing_of_a_damaged_run_goes(store: everstep.Store, number: int) -> No
 def test_nothing_goes_where_a_chunk_of_what_stays_is_gone(store: everstep.Store) -> None:
     grow(store, "r", 30, size=4000)
     newest = store.backend.records("r", 1, 2**31 - 1, ("base",), newest=1)[0]
-    from everstep.store.reachable import contents_of
-    from everstep.store.upkeep.plan import family_reach
+    from everstep.store.retention.plan import family_reach
+    from everstep.store.retention.reachable import contents_of
 
     row = store.backend.run("r")
     assert row is not None

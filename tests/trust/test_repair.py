@@ -13,7 +13,7 @@ from repair_helpers import Judge, Truth, copy, fill, make, report, text
 
 import everstep
 from everstep.errors import InvalidArgument, NewerFormat, NotAStore, PrunedCheckpoint, StoreError
-from everstep.store.mending.losses import Loss, Repaired
+from everstep.store.repair.report import Loss, Repaired
 from everstep.testing.faults.workload import eager
 
 

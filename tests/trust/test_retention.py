@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from everstep.errors import InvalidArgument
-from everstep.store.upkeep.retention import KINDS, PROTECTED, Decision, Point, Retention, decide, fewest
+from everstep.store.retention.retention import KINDS, PROTECTED, Decision, Point, Retention, decide, fewest
 
 DAY = 86_400_000_000
 NOW = int(datetime(2026, 11, 15, 12, tzinfo=UTC).timestamp()) * 1_000_000

@@ -12,8 +12,8 @@ from repair_helpers import text
 import everstep
 from everstep.backends.sqlite.backend import SqliteBackend
 from everstep.errors import Damaged, DamagedChunk, DamagedRecord, DamagedRun, NotFound
-from everstep.store.mending import salvage
-from everstep.store.upkeep.retention import Retention
+from everstep.store.repair import salvage
+from everstep.store.retention.retention import Retention
 from everstep.testing.faults.workload import eager
 
 COUNT = 20
@@ -283,7 +283,7 @@ def test_states_come_back_as_the_types_of_the_program(tmp_path: Path) -> None:
 
 def test_a_delta_that_fits_nothing_leaves_the_state_before_it_untouched(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A delta is applied in place: one that fails half-way must not show in the state that is given."""
-    from everstep.store.mending import salvage
+    from everstep.store.repair import salvage
 
     original = salvage.apply
 

@@ -18,10 +18,10 @@ import everstep
 from everstep.backends.contract.upkeep import Cut
 from everstep.errors import Conflict, EverstepError, LeaseHeld, NotFound
 from everstep.records import Pruned
-from everstep.store.pace import Pace
-from everstep.store.proof import run_proof
-from everstep.store.proof.report import Depth, Report
-from everstep.store.proof.run_proof import RunProof
+from everstep.store.progress import Pace
+from everstep.store.verify import run_proof
+from everstep.store.verify.report import Depth, Report
+from everstep.store.verify.run_proof import RunProof
 
 
 class Crowd:

@@ -11,7 +11,7 @@ import pytest
 from upkeep_helpers import many_bases
 
 import everstep
-from everstep.store.proof import chunks as family_chunks
+from everstep.store.verify import chunks as family_chunks
 
 
 class Reads:

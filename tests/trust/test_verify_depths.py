@@ -13,7 +13,7 @@ from upkeep_helpers import grow, many_bases
 from verify_helpers import DEPTHS, flipped, make, query, tamper, verified
 
 import everstep
-from everstep.store.proof.report import Depth
+from everstep.store.verify.report import Depth
 
 Damage = Callable[[Path], int]
 

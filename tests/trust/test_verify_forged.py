@@ -14,8 +14,8 @@ import everstep
 from everstep.codec.values import REFERENCE, encode
 from everstep.records import Kind
 from everstep.snapshot.saver import NO_DELTA, Saved, Saver
-from everstep.store.proof import chunks as family_chunks
-from everstep.store.proof.report import Report
+from everstep.store.verify import chunks as family_chunks
+from everstep.store.verify.report import Report
 
 ROWS = [{"n": i, "text": random.Random(i).randbytes(200).hex()} for i in range(600)]
 

@@ -15,7 +15,7 @@ from verify_helpers import DEPTHS, flipped, query, tamper, wide
 
 import everstep
 from everstep.errors import InvalidArgument, StoreClosed
-from everstep.store.proof.report import Depth
+from everstep.store.verify.report import Depth
 from everstep.testing.clock import FakeClock
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import everstep
 from everstep.errors import PrunedCheckpoint
 from everstep.snapshot import saver
-from everstep.store.upkeep import plan
+from everstep.store.retention import plan
 
 
 @contextmanager

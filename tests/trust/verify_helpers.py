@@ -14,8 +14,8 @@ import everstep
 from everstep.backends.contract.core import Commit
 from everstep.records import RunRow
 from everstep.snapshot.saver import Saved
-from everstep.store.proof.report import Depth, Report
-from everstep.store.writing import Chain
+from everstep.store.chain import Chain
+from everstep.store.verify.report import Depth, Report
 
 DEPTHS: tuple[Depth, ...] = ("quick", "records", "full")
 
@@ -108,6 +108,6 @@ def forge(store: everstep.Store, run: str, *saved: Saved, entries: Sequence[tupl
 
 
 def _new(run: str) -> RunRow:
-    from everstep.store.writing import new_row
+    from everstep.store.chain import new_row
 
     return new_row(run)

@@ -15,7 +15,7 @@ import pytest
 
 from everstep.errors import InvalidArgument, StoreClosed
 from everstep.runtime.hooks import EVENTS, Hook, Hooks, HookStats
-from everstep.store.events import Event
+from everstep.store.events.event import Event
 from everstep.testing.waiting import until
 
 EVENT = Event("after_step", "r1", datetime(2026, 1, 1, tzinfo=UTC), {"step": "search#0"})
@@ -49,7 +49,7 @@ def outcome(code: str) -> str:
 import atexit, os, signal, sys, threading, warnings
 from datetime import UTC, datetime
 from everstep.runtime.hooks import Hooks
-from everstep.store.events import Event
+from everstep.store.events.event import Event
 warnings.simplefilter("ignore")
 EVENT = Event("after_step", "r1", datetime.now(UTC))
 hooks = Hooks()

@@ -14,7 +14,7 @@ from worker_helpers import Hand, Notes
 import everstep
 from everstep.errors import WorkerDied
 from everstep.records import Kind
-from everstep.store.journal import said_in
+from everstep.store.journal.entries import said_in
 from everstep.testing.faults.actor import Actor, ActorDied
 from everstep.testing.waiting import until
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from everstep.fields import Shape, field
 from everstep.records import Kind
-from everstep.store.journal import said_in
+from everstep.store.journal.entries import said_in
 
 _PAGE = 500
 _LOOKED_AT = 20
@@ -73,7 +73,7 @@ def count(store: Any, since: Any, most: int, progress: Any) -> Counted:
 
 
 def _copies(store: Any, ids: list[str], stored: int) -> int | None:
-    from everstep.store.proof.naive import naive_size
+    from everstep.store.verify.full_copy_estimate import naive_size
 
     rows = [row for row in map(store.backend.run, ids) if row is not None]
     found = naive_size(store.backend, store.framer, rows, stored)

@@ -8,7 +8,7 @@ from everstep.backends.contract.queues import Place, Task, task_of
 from everstep.cli.app import App
 from everstep.cli.text import cell, duration, iso, plural
 from everstep.clock import clock
-from everstep.store.model import when
+from everstep.store.views import when
 
 
 def facts(place: Place | None, hidden: Any) -> dict[str, Any] | None:

@@ -15,7 +15,7 @@ from everstep.cli.output import FORMAT
 from everstep.cli.plain import dumps, to_json
 from everstep.cli.text import cell, duration, iso, plural
 from everstep.fields import as_dict
-from everstep.store.model import when
+from everstep.store.views import when
 
 _OF_ALL = ("run", "workflow", "queue", "seconds", "error", "reason")
 BAD = ("failed", "dead_letter", "lost", "left", "refused", "trouble")

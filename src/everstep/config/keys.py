@@ -21,7 +21,7 @@ from everstep.runtime.hooks import EVENTS as HOOK_EVENTS
 from everstep.runtime.hooks import TIMEOUT
 from everstep.runtime.lease import TTL_SECONDS
 from everstep.runtime.policy import Policy, is_custom
-from everstep.store.upkeep.retention import KINDS
+from everstep.store.retention.retention import KINDS
 
 _UNITS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _SPAN = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)\s*(s|min|m|h|d|w)")

@@ -23,7 +23,7 @@ from everstep.errors import InvalidArgument, InvalidConfig
 from everstep.fields import Shape, field
 from everstep.redact import Redactor
 from everstep.runtime.budget import Budget
-from everstep.store.upkeep.retention import Retention
+from everstep.store.retention.retention import Retention
 
 _LIMITS = ("seconds", "steps", "tokens", "cost")
 

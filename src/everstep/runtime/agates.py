@@ -12,7 +12,7 @@ from everstep.codec.values import encode
 from everstep.errors import Suspended, Waiting
 from everstep.runtime import gates
 from everstep.runtime.gates import Question
-from everstep.store.journal import pack_body
+from everstep.store.journal.entries import pack_body
 
 if TYPE_CHECKING:
     from everstep.runtime.aio import AsyncRun

@@ -27,7 +27,7 @@ from everstep.runtime.run import Run, options_of
 from everstep.runtime.step_options import ABSENT
 from everstep.runtime.steps import Ticket, begin
 from everstep.runtime.workflow import as_workflow, workflow_of
-from everstep.store.model import Checkpoint
+from everstep.store.views import Checkpoint
 from everstep.threads.offload import offload
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from everstep.runtime.context import Frame, frame
 from everstep.runtime.host import Host
 from everstep.runtime.outcome import Outcome, recorded
 from everstep.runtime.telling import ask_to_be_told
-from everstep.store.failures import rebuilt
+from everstep.store.journal.failures import rebuilt
 from everstep.store.refs import find_run
 
 if TYPE_CHECKING:

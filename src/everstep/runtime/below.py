@@ -7,7 +7,7 @@ from everstep.records import CHILD, Kind, RunRow
 from everstep.runtime import playback
 from everstep.runtime.account import Account
 from everstep.runtime.budget import Used
-from everstep.store.reading import newest_of
+from everstep.store.load import newest_of
 from everstep.store.refs import verified
 
 

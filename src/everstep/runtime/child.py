@@ -22,8 +22,8 @@ from everstep.runtime.outcome import Outcome, recorded
 from everstep.runtime.recorder import TROUBLE
 from everstep.runtime.steps import given_again
 from everstep.runtime.workflow import Workflow, beginning, refuse_other, resume, start
-from everstep.store.journal import said_in
-from everstep.store.reading import newest_of
+from everstep.store.journal.entries import said_in
+from everstep.store.load import newest_of
 
 
 def child_of(flow: Workflow, here: Frame) -> Callable[..., Any]:

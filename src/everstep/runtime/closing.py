@@ -10,9 +10,9 @@ from everstep.runtime import signals
 from everstep.runtime.ending import Ending
 from everstep.runtime.telling import tell
 from everstep.snapshot.saver import Saved, Saver
-from everstep.store.model import Checkpoint, asked_for, with_header
-from everstep.store.reading import checkpoint_record
-from everstep.store.writing import Chain
+from everstep.store.chain import Chain
+from everstep.store.load import checkpoint_record
+from everstep.store.views import Checkpoint, asked_for, with_header
 
 if TYPE_CHECKING:
     from everstep.runtime.run import Run

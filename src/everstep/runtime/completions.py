@@ -23,7 +23,7 @@ from itertools import count
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from everstep.store.journal import FAILED, RUNNING, Recorded
+from everstep.store.journal.entries import FAILED, RUNNING, Recorded
 
 if TYPE_CHECKING:
     from everstep.runtime.driver import Driver

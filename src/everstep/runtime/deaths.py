@@ -19,9 +19,9 @@ from everstep.records import CHILD, Kind, Record, RunRow, Status
 from everstep.runtime.host import Host
 from everstep.runtime.playback import taken_over
 from everstep.runtime.telling import tell
-from everstep.store.failures import error_body
-from everstep.store.journal import open_body, said_in
-from everstep.store.writing import Chain
+from everstep.store.chain import Chain
+from everstep.store.journal.entries import open_body, said_in
+from everstep.store.journal.failures import error_body
 
 DEAD = "dead-letter"
 MAX_DEATHS = 5

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from everstep.records import Kind, Record
-from everstep.store.journal import open_body, said_in
-from everstep.store.model import header_of
+from everstep.store.journal.entries import open_body, said_in
+from everstep.store.views import header_of
 
 
 def driven_seconds(records: Iterable[Record], seconds: float = 0.0, at: int = 0, epoch: int = -1) -> float:

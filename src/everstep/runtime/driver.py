@@ -33,11 +33,11 @@ from everstep.runtime.report import Report
 from everstep.runtime.steps import Ticket, Turn
 from everstep.runtime.ticker import Ticker
 from everstep.runtime.wait import Wait
-from everstep.store.events import Event
-from everstep.store.journal import SUCCEEDED, Recorded, load_result, pack_body, result_body
-from everstep.store.model import Checkpoint, asked_for, when
+from everstep.store.chain import Entry
+from everstep.store.events.event import Event
+from everstep.store.journal.entries import SUCCEEDED, Recorded, load_result, pack_body, result_body
 from everstep.store.store import BaseStore
-from everstep.store.writing import Entry
+from everstep.store.views import Checkpoint, asked_for, when
 from everstep.threads.guard import WRITER, Guard
 from everstep.threads.wakeup import Nudge
 
@@ -581,7 +581,7 @@ class _Waiter:
 
 def republish(hooks: Hooks, records: list[Record]) -> None:
     """Say once more, to this process's hooks, what was recorded."""
-    from everstep.store.feed import event_of
+    from everstep.store.events.feed import event_of
 
     for record in records:
         event = event_of(None, record, replayed=True)

@@ -13,7 +13,7 @@ from everstep.records import CHILD, Letter, RunRow, Status
 from everstep.runtime.deaths import DEAD
 from everstep.runtime.gates import keep_asleep
 from everstep.runtime.playback import taken_over
-from everstep.store.journal import pack_body
+from everstep.store.journal.entries import pack_body
 
 if TYPE_CHECKING:
     from everstep.runtime.run import Run

@@ -25,9 +25,9 @@ from everstep.runtime.host import Host
 from everstep.runtime.outcome import Outcome
 from everstep.runtime.recorder import TROUBLE
 from everstep.runtime.run import Run
-from everstep.store.model import when
 from everstep.store.query import check_text, to_meta
 from everstep.store.refs import find_run
+from everstep.store.views import when
 
 DEFAULT = "default"
 _LONGEST_NAP = 0.25

@@ -14,9 +14,9 @@ from everstep.records import Status
 from everstep.runtime import operate
 from everstep.runtime.host import Host
 from everstep.runtime.workflow import beginning
-from everstep.store.model import RunInfo
 from everstep.store.query import list_runs, make_query
 from everstep.store.refs import find_run
+from everstep.store.views import RunInfo
 
 _PAGE = 500
 

@@ -22,7 +22,7 @@ from everstep.runtime.context import current
 from everstep.runtime.instances import instance_of, plain_of
 from everstep.runtime.recorder import TROUBLE
 from everstep.runtime.step_options import check_name
-from everstep.store.journal import FAILED, RUNNING, SUCCEEDED, pack_body
+from everstep.store.journal.entries import FAILED, RUNNING, SUCCEEDED, pack_body
 from everstep.store.query import to_us
 
 if TYPE_CHECKING:

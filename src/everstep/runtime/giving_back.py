@@ -16,10 +16,10 @@ from everstep.codec.values import encode
 from everstep.errors import Conflict, Damaged, EverstepError, LostLease, StoreUnreachable
 from everstep.records import CHILD, Letter, RunRow, Status
 from everstep.runtime.playback import taken_over
-from everstep.store.journal import pack_body
+from everstep.store.chain import Chain, Entry
+from everstep.store.journal.entries import pack_body
 from everstep.store.refs import verified
 from everstep.store.store import BaseStore
-from everstep.store.writing import Chain, Entry
 
 if TYPE_CHECKING:
     from everstep.runtime.run import Run

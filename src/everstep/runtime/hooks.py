@@ -37,7 +37,7 @@ from everstep.threads.guard import refuse_inside
 if TYPE_CHECKING:
     from asyncio import Runner
 
-    from everstep.store.events import Event
+    from everstep.store.events.event import Event
 
 EVENTS = (
     *(

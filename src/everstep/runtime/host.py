@@ -14,8 +14,8 @@ from everstep.runtime import abandoned, signals
 from everstep.runtime.hooks import Hooks
 from everstep.runtime.lease import TTL_SECONDS, Keeper
 from everstep.runtime.policy import Policy, manual
-from everstep.store.model import when
 from everstep.store.store import BaseStore
+from everstep.store.views import when
 from everstep.threads.guard import refuse_inside
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class Host(BaseStore):
 
     def _tell(self, name: str, run: str, **data: Any) -> None:
         if self.hook_registry.wanted(name):
-            from everstep.store.events import Event  # only here: most stores are opened without a hook
+            from everstep.store.events.event import Event  # only here: most stores are opened without a hook
 
             self.hook_registry.fire(name, Event(name, run, when(clock.now_us()), data))
 

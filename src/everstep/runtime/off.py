@@ -23,7 +23,7 @@ from everstep.runtime.context import Frame
 from everstep.runtime.gates import NONE
 from everstep.runtime.report import Report
 from everstep.runtime.step_options import ABSENT, StepOptions
-from everstep.store.model import Checkpoint
+from everstep.store.views import Checkpoint
 
 
 class OffRun:

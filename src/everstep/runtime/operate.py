@@ -34,11 +34,11 @@ from everstep.runtime.instances import plain_of
 from everstep.runtime.outcome import Outcome
 from everstep.runtime.playback import taken_over
 from everstep.runtime.telling import tell
+from everstep.store.chain import Chain
 from everstep.store.gates import Gate, list_gates
-from everstep.store.journal import FAILED, SUCCEEDED, Recorded, read
+from everstep.store.journal.entries import FAILED, SUCCEEDED, Recorded, read
 from everstep.store.query import check_text, to_us
 from everstep.store.refs import find_run, verified
-from everstep.store.writing import Chain
 
 _OVER = (Status.SUCCEEDED, Status.CANCELLED)
 

@@ -14,8 +14,8 @@ from everstep.runtime.host import Host
 from everstep.runtime.playback import content
 from everstep.runtime.report import Report
 from everstep.store.gates import Gate, open_gates
-from everstep.store.journal import RUNNING, list_steps, load_result
-from everstep.store.reading import newest_of
+from everstep.store.journal.entries import RUNNING, list_steps, load_result
+from everstep.store.load import newest_of
 from everstep.store.refs import verified
 
 DIFFERS = "differs"  # the status of a validation that found differences; no run has it
@@ -69,7 +69,7 @@ def recorded(store: Host, row: RunRow, report: Report | None = None) -> Outcome:
     if row.status == Status.SUCCEEDED and "result" in said:
         outcome.result = load_result(store.backend, row.family, *said["result"])
     elif row.status == Status.FAILED and isinstance(said.get("error"), dict):
-        from everstep.store.failures import rebuilt  # only when something failed
+        from everstep.store.journal.failures import rebuilt  # only when something failed
 
         outcome.error = rebuilt(said["error"], f"run {row.id}")
     outcome.reason = said.get("reason")

@@ -15,11 +15,11 @@ from everstep.codec.values import decode, encode
 from everstep.records import Kind, Record, RunRow
 from everstep.runtime.budget import Used
 from everstep.runtime.driven import driven_seconds
-from everstep.store.collection import no_collection
-from everstep.store.journal import FAILED, RUNNING, SUCCEEDED, Recorded, open_body, pack_body, read, said_in
-from everstep.store.model import asked_for, header_of
-from everstep.store.reading import checkpoint_record
-from everstep.store.writing import Entry
+from everstep.store.chain import Entry
+from everstep.store.journal.entries import FAILED, RUNNING, SUCCEEDED, Recorded, open_body, pack_body, read, said_in
+from everstep.store.load import checkpoint_record
+from everstep.store.no_collection import no_collection
+from everstep.store.views import asked_for, header_of
 
 _STEP, _GATE, _ANSWER, _TIMER, _EVENT = (k.value for k in (Kind.STEP, Kind.GATE, Kind.ANSWER, Kind.TIMER, Kind.EVENT))
 _COUNTED = (_STEP, _GATE, _ANSWER, _TIMER, _EVENT)

@@ -29,11 +29,11 @@ from everstep.errors import (
 from everstep.records import Kind, Letter, Record, RunRow
 from everstep.runtime.underway import Underway
 from everstep.snapshot.saver import Saver
-from everstep.store.journal import Recorded
-from everstep.store.model import with_header
+from everstep.store.chain import Chain, Entry
+from everstep.store.journal.entries import Recorded
 from everstep.store.query import check_note, check_tags, to_meta
 from everstep.store.store import BaseStore
-from everstep.store.writing import Chain, Entry
+from everstep.store.views import with_header
 from everstep.threads.guard import RUN, Guard, interrupts
 
 Durability = Literal["sync", "async", "exit"]
@@ -103,7 +103,7 @@ class Recorder:
 
     def _error_body(self, error: BaseException) -> dict[str, Any]:
         """What is kept of an error in this store."""
-        from everstep.store.failures import error_body  # only when something failed
+        from everstep.store.journal.failures import error_body  # only when something failed
 
         mask = self._mask
         return error_body(error) if mask is None else mask.error(error_body(error, mask.redactor.text))

@@ -10,8 +10,8 @@ from everstep.records import RunRow, Status
 from everstep.runtime import workflow
 from everstep.runtime.host import Host
 from everstep.store.gates import open_gates
-from everstep.store.journal import read
-from everstep.store.reading import load
+from everstep.store.journal.entries import read
+from everstep.store.load import load
 from everstep.store.refs import find_run
 
 

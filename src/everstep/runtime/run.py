@@ -48,13 +48,13 @@ from everstep.runtime.recorder import TROUBLE, Durability
 from everstep.runtime.step_options import ABSENT, check_name
 from everstep.runtime.steps import Ticket, begin, call, value_body
 from everstep.snapshot.saver import Saver
-from everstep.store.driven import driven_in
-from everstep.store.journal import load_result, pack_body, result_body
-from everstep.store.model import Checkpoint, when
-from everstep.store.reading import Loaded, checked, load
+from everstep.store.chain import Chain
+from everstep.store.journal.driven import driven_in
+from everstep.store.journal.entries import load_result, pack_body, result_body
+from everstep.store.load import Loaded, checked, load
 from everstep.store.refs import find_run, verified
 from everstep.store.store import BaseStore
-from everstep.store.writing import Chain
+from everstep.store.views import Checkpoint, when
 from everstep.threads.guard import inside
 
 _CHECKPOINT = Kind.CHECKPOINT.value

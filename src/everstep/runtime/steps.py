@@ -21,7 +21,8 @@ from everstep.codec.values import encode
 from everstep.errors import EverstepError, InvalidArgument, Reentered, StepTimeout
 from everstep.runtime.context import Frame, frame
 from everstep.runtime.step_options import ABSENT, PLAIN, StepOptions, check_key, check_name, name_for, shape_of, with_options
-from everstep.store.journal import (
+from everstep.store.chain import Entry
+from everstep.store.journal.entries import (  # fmt: skip
     FAILED,
     INLINE,
     NOTHING,
@@ -35,8 +36,7 @@ from everstep.store.journal import (
     preview,
     result_body,
     show_input,
-)  # fmt: skip
-from everstep.store.writing import Entry
+)
 
 if TYPE_CHECKING:
     from concurrent.futures import Future  # imports logging, which takes longer than all of this
@@ -313,7 +313,7 @@ def given_again(ticket: Ticket) -> Any:
     if body[0] == FAILED:
         if body[12].get("cancelled"):
             raise run._diverge(ticket.address, "a step that the program cancelled", "a step that it does not cancel")
-        from everstep.store.failures import rebuilt  # only when something failed
+        from everstep.store.journal.failures import rebuilt  # only when something failed
 
         run._branches.failed(ticket.address, run._branch())
         raise rebuilt(body[6], ticket.address)

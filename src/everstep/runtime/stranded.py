@@ -17,7 +17,7 @@ from everstep.records import RunRow, Status
 from everstep.runtime.host import Host
 from everstep.runtime.presence import Said, said_of
 from everstep.runtime.workflow import beginning
-from everstep.store.driven import driven, has_begun, may_drive
+from everstep.store.journal.driven import driven, has_begun, may_drive
 from everstep.store.refs import verified
 
 _LAST = (1 << 62) - 1

@@ -17,8 +17,8 @@ from everstep.backends.contract.core import Commit
 from everstep.codec.values import decode, encode
 from everstep.errors import EverstepError
 from everstep.snapshot.saver import Saver
-from everstep.store.model import with_header
-from everstep.store.writing import Chain
+from everstep.store.chain import Chain
+from everstep.store.views import with_header
 
 if TYPE_CHECKING:
     from everstep.runtime.driver import Driver

@@ -34,8 +34,8 @@ from everstep.errors import (
 )
 from everstep.runtime import steps
 from everstep.runtime.steps import Unrecorded
-from everstep.store.journal import SUCCEEDED, show_input
-from everstep.store.writing import Entry
+from everstep.store.chain import Entry
+from everstep.store.journal.entries import SUCCEEDED, show_input
 
 if TYPE_CHECKING:
     from everstep.runtime.driver import Driver

@@ -15,8 +15,8 @@ from everstep.records import Kind, Status
 from everstep.runtime.difference import NOTHING, Difference, difference, of_texts
 from everstep.runtime.playback import content
 from everstep.runtime.steps import Ticket, call_once, given_again, is_other_input
-from everstep.store.journal import FAILED, RUNNING, SUCCEEDED, load_result, show_input
-from everstep.store.reading import newest_of
+from everstep.store.journal.entries import FAILED, RUNNING, SUCCEEDED, load_result, show_input
+from everstep.store.load import newest_of
 
 if TYPE_CHECKING:
     from everstep.runtime.driver import Driver

@@ -47,7 +47,7 @@ from everstep.runtime.host import Host
 from everstep.runtime.outcome import Outcome
 from everstep.runtime.presence import Presence
 from everstep.runtime.suspects import Suspects
-from everstep.store.places import restore_places
+from everstep.store.queue_places import restore_places
 from everstep.threads.bell import Bell
 from everstep.threads.offload import offload
 

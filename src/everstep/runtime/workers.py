@@ -10,7 +10,7 @@ from everstep.fields import Shape
 from everstep.records import Status
 from everstep.runtime.host import Host
 from everstep.runtime.presence import Said, said_of
-from everstep.store.model import when
+from everstep.store.views import when
 
 
 class LiveWorker(Shape, frozen=True):

@@ -52,9 +52,9 @@ from everstep.runtime.policy import Policy
 from everstep.runtime.recorder import TROUBLE
 from everstep.runtime.retry import Retry
 from everstep.runtime.run import Run
-from everstep.store.driven import driven, has_begun, may_drive
-from everstep.store.journal import load_result, name_of, read, result_body
-from everstep.store.reading import checked
+from everstep.store.journal.driven import driven, has_begun, may_drive
+from everstep.store.journal.entries import load_result, name_of, read, result_body
+from everstep.store.load import checked
 from everstep.store.refs import find_run
 
 Stored = tuple[tuple[Any, ...], dict[str, Any]]

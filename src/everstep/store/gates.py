@@ -9,8 +9,8 @@ from everstep.backends.contract.core import Backend
 from everstep.codec.values import decode
 from everstep.fields import Shape
 from everstep.records import Kind, Record, RunRow
-from everstep.store.journal import name_of, open_body, read
-from everstep.store.model import when
+from everstep.store.journal.entries import name_of, open_body, read
+from everstep.store.views import when
 
 
 class Gate(Shape, frozen=True):

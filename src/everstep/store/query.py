@@ -14,9 +14,9 @@ from everstep.backends.query_semantics import fits_run
 from everstep.errors import DamagedRecord, DamagedRun, InvalidArgument
 from everstep.ids import check_tag
 from everstep.records import ZERO, Record, RunRow, Status, record_fault
-from everstep.store.model import HEADER, Checkpoint, Page, RunInfo
-from everstep.store.reading import prune_mark
+from everstep.store.load import prune_mark
 from everstep.store.refs import tags_of, verified
+from everstep.store.views import HEADER, Checkpoint, Page, RunInfo
 
 _MOST = 10_000
 MOST_PLACE = 2**63 - 1

@@ -16,29 +16,30 @@ from everstep.errors import InvalidArgument
 from everstep.ids import check_tag, new_id
 from everstep.records import RunRow, Status, Tag
 from everstep.snapshot.saver import Saver
-from everstep.store import query, reading
-from everstep.store.model import Checkpoint, Page, RunInfo
+from everstep.store import load as reading
+from everstep.store import query
+from everstep.store.chain import Chain, Entry, new_row
 from everstep.store.refs import find_run, resolve
-from everstep.store.writing import Chain, Entry, new_row
+from everstep.store.views import Checkpoint, Page, RunInfo
 
 if TYPE_CHECKING:  # what only some programs use is imported when they do
     from everstep.redact import Redactor
     from everstep.snapshot.diff import Change
-    from everstep.store.blame import Blame
-    from everstep.store.events import Event
-    from everstep.store.forks import Edit
+    from everstep.store.events.event import Event
     from everstep.store.gates import Gate
-    from everstep.store.journal import Step
+    from everstep.store.journal.entries import Step
     from everstep.store.masking import Mask
-    from everstep.store.mending.salvage import Salvaged
-    from everstep.store.pace import Progress
-    from everstep.store.proof.checkup import Checkup
-    from everstep.store.proof.report import Depth, Report
+    from everstep.store.progress import Progress
+    from everstep.store.repair.salvage import Salvaged
+    from everstep.store.retention.cleanup import Cleaned, Cleaner, Given
+    from everstep.store.retention.gc import Collected
+    from everstep.store.retention.prune import PrunePlan
+    from everstep.store.retention.retention import Retention
+    from everstep.store.travel.blame import Blame
+    from everstep.store.travel.forks import Edit
     from everstep.store.upgrades import Upgrade
-    from everstep.store.upkeep.cleanup import Cleaned, Cleaner, Given
-    from everstep.store.upkeep.gc import Collected
-    from everstep.store.upkeep.prune import PrunePlan
-    from everstep.store.upkeep.retention import Retention
+    from everstep.store.verify.findings import Checkup
+    from everstep.store.verify.report import Depth, Report
 
 
 class BaseStore:
@@ -80,7 +81,7 @@ class BaseStore:
         row, number = self._resolve(ref, at)
         self._tell("before_load", row.id, number=number)
         if newest_good:
-            from everstep.store.mending.salvage import salvage
+            from everstep.store.repair.salvage import salvage
 
             salvaged = salvage(self.backend, row, number)
             self._tell("after_load", row.id, number=salvaged.number)
@@ -124,7 +125,7 @@ class BaseStore:
 
     def diff(self, a: str, b: str) -> list[Change]:
         """The changes from the state of one ref to that of another, by path."""
-        from everstep.store import history
+        from everstep.store.travel import history
 
         return history.diff(self.backend, resolve(self.backend, a), resolve(self.backend, b))
 
@@ -137,7 +138,7 @@ class BaseStore:
             raise InvalidArgument(f"{path!r:.60} is no path", remedy='Give a key, or a list such as ["messages", 3, "content"].')
         steps = [path] if isinstance(path, str) else list(path)
         row, number = resolve(self.backend, ref)
-        from everstep.store.blame import blame
+        from everstep.store.travel.blame import blame
 
         return blame(self.backend, row, number, steps)
 
@@ -154,7 +155,7 @@ class BaseStore:
         """
         row, number = resolve(self.backend, ref)
         self._tell("before_fork", row.id, number=number)
-        from everstep.store import forks
+        from everstep.store.travel import forks
 
         made = forks.fork(self.backend, self.framer, row, number, id, edit, self._mask)
         self._tell("after_fork", row.id, number=number, fork=made.id)
@@ -163,7 +164,7 @@ class BaseStore:
     def fork_before(self, row: RunRow, address: str, id: str | None = None) -> RunRow:
         """A fork of a workflow's run that begins just before one of its steps."""
         self._tell("before_fork", row.id, step=address)
-        from everstep.store import forks
+        from everstep.store.travel import forks
 
         made = forks.fork_before(self.backend, self.framer, row, address, id)
         self._tell("after_fork", row.id, step=address, fork=made.id)
@@ -195,13 +196,13 @@ class BaseStore:
 
         `progress(done, total, what)` is called now and then; after `seconds` it stops, and the report says how far it came.
         """
-        from everstep.store.proof.verify import verify
+        from everstep.store.verify.verify import verify
 
         return verify(self.backend, depth, progress, seconds)
 
     def doctor(self) -> Checkup:
         """Look for what is unsafe, wasteful or left over: findings, each with a level, a sentence and a remedy."""
-        from everstep.store.proof.doctor import doctor
+        from everstep.store.verify.doctor import doctor
 
         return doctor(self.backend, self.framer)
 
@@ -235,20 +236,20 @@ class BaseStore:
 
     def set_retention(self, retention: Given, *, workflow: str | None = None, run: str | None = None) -> None:
         """Have the store remember what is kept: of every run, of those of a workflow, or of one run. None forgets it."""
-        from everstep.store.upkeep.policies import set_retention
+        from everstep.store.retention.policies import set_retention
 
         set_retention(self.backend, retention, workflow, run)
 
     def get_retention(self, run: str | None = None) -> Retention | None:
         """What holds for a run (its own, else that of its workflow, else that of the store), or for the store."""
-        from everstep.store.upkeep.policies import Policies
+        from everstep.store.retention.policies import Policies
 
         policies = Policies(self.backend, self._retention)
         found = policies.of_store() if run is None else policies.of(find_run(self.backend, run))
         return None if found is None else found.retention
 
     def _cleaner(self) -> Cleaner:
-        from everstep.store.upkeep.cleanup import Cleaner
+        from everstep.store.retention.cleanup import Cleaner
 
         return Cleaner(self.backend, self.framer, self._retention, self._protect)
 
@@ -260,7 +261,7 @@ class BaseStore:
 
     def steps(self, run_id: str) -> list[Step]:
         """The recorded steps of a run, failed attempts too, in the order in which they ended."""
-        from everstep.store import journal
+        from everstep.store.journal import entries as journal
 
         return journal.list_steps(self.backend, find_run(self.backend, run_id))
 
@@ -276,7 +277,7 @@ class BaseStore:
         Any process may follow it: keep `str(page.next)` and give it as `after`. If the store was restored from an older backup meanwhile, it
         is refused with `HistoryChanged`. With `run`, only what happened to that run, by its own places.
         """
-        from everstep.store.feed import events
+        from everstep.store.events.feed import events
 
         return events(self.backend, after, None if run is None else find_run(self.backend, run), limit)
 

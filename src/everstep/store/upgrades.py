@@ -19,8 +19,8 @@ from everstep.errors import Damaged, EverstepError, StoreClosed
 from everstep.fields import Shape
 from everstep.records import Kind, Record, RunRow
 from everstep.snapshot.loader import Loader
-from everstep.store.journal import CHUNKED, INLINE, open_body
-from everstep.store.reading import load
+from everstep.store.journal.entries import CHUNKED, INLINE, open_body
+from everstep.store.load import load
 from everstep.store.refs import verified
 
 What = Literal["upgrade", "unknown", "newer", "fails", "damaged"]

@@ -14,8 +14,8 @@ from everstep.codec.frame import Framer
 from everstep.codec.values import encode
 from everstep.ids import new_id
 from everstep.records import Letter, RunRow, Status, Worker
+from everstep.store.chain import Chain, new_row
 from everstep.store.query import to_meta
-from everstep.store.writing import Chain, new_row
 
 WORKFLOW = "queued"
 _framer = Framer()

@@ -15,7 +15,7 @@ from everstep.cli.targets import pair
 from everstep.cli.text import cell, plural, size
 from everstep.cli.times import MOMENT
 from everstep.cli.tree import draw
-from everstep.store.model import Page
+from everstep.store.views import Page
 
 _ENDED = ("succeeded", "cancelled")  # one that failed may be tried again, and has kept its place then
 _STATUSES = ["queued", "running", "waiting", "succeeded", "failed", "cancelled"]

@@ -24,7 +24,7 @@ from everstep.runtime.yaml.action import Command
 from everstep.runtime.yaml.scope import SKIPPED, Ended, Scope
 from everstep.runtime.yaml.shell import run_command
 from everstep.runtime.yaml.step import Step
-from everstep.store.journal import SUCCEEDED
+from everstep.store.journal.entries import SUCCEEDED
 
 Keep = Callable[[Any], None]
 

@@ -82,7 +82,7 @@ def canary(folder: Path, seed: int = 0) -> bool:
     """Whether a reader that does not look at digests is caught reading what was never saved."""
     bench = Bench(build(folder / "sample"), folder / "bench")
     random, first = Random(seed), sum(sizes(bench)[:-1])  # noqa: S311 -- has to be the same each time
-    with patch("everstep.store.reading.record_fault", lambda *_: None):
+    with patch("everstep.store.load.record_fault", lambda *_: None):
         kinds = {flip(bench, first + random.randrange(bench.frames.bits))[0] for _ in range(300)}
     bench.close()
     return WRONG in kinds

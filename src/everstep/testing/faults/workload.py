@@ -24,8 +24,8 @@ from everstep.backends.sqlite.files import wal
 from everstep.errors import AlreadyAnswered, Damaged, NotFound, RunExists
 from everstep.records import RunRow, Status, Worker
 from everstep.snapshot import saver
-from everstep.store.upkeep import plan
-from everstep.store.upkeep.retention import Retention
+from everstep.store.retention import plan
+from everstep.store.retention.retention import Retention
 from everstep.testing import queued
 from everstep.testing.faults import model
 from everstep.testing.faults.log import Entry, Log

@@ -13,7 +13,7 @@ from everstep.api import Store
 from everstep.errors import EverstepError
 from everstep.records import Kind, Record, Status
 from everstep.runtime.outcome import recorded
-from everstep.store.journal import said_in
+from everstep.store.journal.entries import said_in
 from everstep.store.refs import find_run
 from everstep.testing.workers import ledger as ledgers
 from everstep.testing.workers.ledger import Line

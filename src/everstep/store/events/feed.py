@@ -1,0 +1,125 @@
+"""The store's events, in the order in which they were committed: every record of every journal, in words.
+
+Relies on the backend's feed. A record that was pruned still happened: its event has no data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from everstep.backends.contract.core import Backend
+from everstep.codec.values import decode
+from everstep.errors import DamagedRecord, EverstepError, InvalidArgument
+from everstep.records import ZERO, Kind, Record, RunRow, record_fault
+from everstep.store.events import cursor as cursors
+from everstep.store.events.cursor import Cursor
+from everstep.store.events.event import Event
+from everstep.store.journal.entries import open_body, said_in, show_input
+from everstep.store.load import checked
+from everstep.store.query import MOST_PLACE
+from everstep.store.views import Page, from_meta, header_of, when
+
+
+def events(backend: Backend, after: int | str, run: RunRow | None, limit: int) -> Page[Event]:
+    """Events beyond a position. Of one run, positions are the places in its own journal."""
+    if type(limit) is not int or not 1 <= limit <= MOST_PLACE:
+        raise InvalidArgument(f"limit must be an integer from 1 to {MOST_PLACE:,}, got {limit!r:.60}")
+    cursor = Cursor.parse(after)
+    page: Page[Event] = Page()
+    if run is not None:
+        after = int(cursor)
+        records = checked(backend, run, after + 1, min(after + limit, run.head_seq)) if after < run.head_seq else []
+        page.extend(event_of(record.seq, record) for record in records)
+        page.next = max(after, records[-1].seq) if records else after
+        return page
+    end = backend.feed_end()
+    cursor = cursors.checked(backend, cursor, end)
+    found = backend.feed(cursor, limit)
+    page.extend(_proved(backend, found))
+    newest = found[-1] if found else None
+    position = found[-1][0] if len(found) >= limit else max(cursor, end, newest[0] if newest else 0)
+    page.next = cursors.anchored(backend, int(position), newest, cursor)
+    return page
+
+
+def _proved(backend: Backend, found: list[tuple[int, Record]]) -> Iterator[Event]:
+    """Events whose records match their digests."""
+    known: dict[tuple[str, int], bytes] = {}
+    for position, record in found:
+        fault = record_fault(known.get((record.run, record.seq - 1)) or _digest_before(backend, record), record)
+        if fault:
+            raise DamagedRecord(record.run, record.seq, fault)
+        known[record.run, record.seq] = record.digest
+        yield event_of(position, record)
+
+
+def _digest_before(backend: Backend, record: Record) -> bytes:
+    before = record.seq - 1
+    return backend.digests(record.run, [before]).get(before, ZERO) if before else ZERO
+
+
+def event_of(position: int | None, record: Record, replayed: bool = False) -> Event:
+    """A record in words."""
+    name, data = _words(record)
+    return Event(name, record.run, when(record.at), data, position, record.seq, replayed, record.epoch)
+
+
+def _words(record: Record) -> tuple[str, dict[str, Any]]:
+    kind = record.kind
+    if kind == Kind.CHECKPOINT:
+        header = header_of(record.meta)
+        about = {"number": record.number, "kind": header.get("kind", "manual"), "note": record.note, "tags": list(record.tags)}
+        return "checkpoint_created", {**about, "step": header.get("step"), "meta": from_meta(record.meta)}
+    if kind == Kind.BASE:
+        return "base_written", {"number": record.number}
+    if record.body is None:
+        return kind, {}
+    if kind in (Kind.STATUS, Kind.START):
+        return _status(record)
+    return _entry(record)
+
+
+def _status(record: Record) -> tuple[str, dict[str, Any]]:
+    said = said_in(record)
+    if record.kind == Kind.START:
+        about = {name: said[name] for name in ("workflow", "version", "caller", "parent", "number") if said.get(name) is not None}
+        return ("run_forked" if said.get("parent") else "run_created"), about
+    error = said.get("error")
+    about = {name: said[name] for name in ("reason", "worker", "failures") if said.get(name) is not None}
+    about |= {name: when(said[name]) for name in ("until", "retry_at") if said.get(name) is not None}
+    if isinstance(error, dict):
+        about["error"] = {name: error.get(name) for name in ("type", "message")}
+    return f"run_{said.get('status')}", about
+
+
+def _entry(record: Record) -> tuple[str, dict[str, Any]]:
+    body, address = open_body(record), record.note
+    if record.kind == Kind.STEP:
+        status, attempt, _, kept, _, _, error, started, ended, tokens, cost, worker, flags = body
+        about = {"step": address, "attempt": attempt, "seconds": (ended - started) / 1e6, "tokens": tokens, "cost": cost, "worker": worker}
+        if flags.get("value"):
+            return "value_drawn", {"step": address}
+        if flags.get("skipped"):
+            return "step_skipped", about
+        if error:
+            about["error"] = {name: error.get(name) for name in ("type", "message")}
+        name = "step_retrying" if flags.get("next") else "step_started" if status == "running" else f"step_{status}"
+        return name, {**about, "input": show_input(kept)}
+    if record.kind == Kind.GATE:
+        return "gate_opened", {"gate": address, "ask": body[0], "schema": body[1], "deadline": None if body[2] is None else when(body[2])}
+    if record.kind == Kind.ANSWER:
+        return "gate_answered", {"gate": address, "value": _shown(body[0]), "by": body[1]}
+    if record.kind == Kind.TIMER:
+        return "timer_set", {"timer": address, "deadline": when(body[0])}
+    if record.kind == Kind.EVENT:
+        data = _shown(body[1])
+        return str(body[0]), data if isinstance(data, dict) else {}
+    return record.kind, {}
+
+
+def _shown(data: bytes) -> Any:
+    try:
+        return decode(data)
+    except EverstepError as error:
+        return f"({error.message})"

@@ -1,0 +1,40 @@
+"""What the bodies of journal entries hold: encoded values, and roots of trees of chunks. Relies on `journal` for their shapes. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from everstep.codec.frame import unwrap
+from everstep.records import Kind, Record
+from everstep.store.journal.entries import CHUNKED, INLINE, open_body, said_in
+
+Contents = tuple[list[bytes], list[bytes]]
+_VALUE = {Kind.GATE.value: 3, Kind.ANSWER.value: 0, Kind.EVENT.value: 1}
+
+
+def contents(record: Record) -> Contents:
+    """The encoded values in the body of a record that is neither checkpoint nor base, and the roots. Raises `Damaged` if it is none."""
+    kind = record.kind
+    if kind == Kind.STEP:
+        body = open_body(record)
+        return _sorted([body[4:6]], body[6])
+    if kind in _VALUE:
+        value = open_body(record)[_VALUE[kind]]
+        return ([] if value is None else [value]), []
+    if kind in (Kind.START, Kind.STATUS):
+        said = said_in(record)
+        results = [said[name] for name in ("input", "result") if name in said]
+        return _sorted([*results, *(edit[1:] for edit in said.get("edits", ()) if edit)], said.get("error"))
+    if kind == Kind.TIMER:
+        open_body(record)
+    elif record.body is not None:  # a kind that this program does not know
+        unwrap(record.body)
+    return [], []
+
+
+def _sorted(results: Sequence[Sequence[Any]], error: Any) -> Contents:
+    error = error if isinstance(error, dict) else {}
+    values = [data for form, data in results if form == INLINE and data is not None]
+    values += [error[name] for name in ("object", "fields") if type(error.get(name)) is bytes]
+    return values, [data for form, data in results if form == CHUNKED and data is not None]

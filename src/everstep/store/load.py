@@ -1,0 +1,281 @@
+"""Loads snapshots: the base at or before a checkpoint and the deltas after it, every byte checked on the way.
+
+Relies on a backend for records and chunks and on `snapshot` for what they mean. Never returns an older state for a newer one:
+damage is an error that names what is damaged and, for the head, the newest checkpoint that is good. A checkpoint whose state was
+dropped on purpose is told from one that is damaged by the run's prune mark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from everstep.backends.contract.core import Backend
+from everstep.codec.frame import unwrap
+from everstep.codec.values import Decoder, revived
+from everstep.errors import Damaged, DamagedRecord, DamagedRun, MissingHead, PrunedCheckpoint, RunDeleted
+from everstep.fields import Shape
+from everstep.records import ZERO, Base, Kind, Pruned, Record, RunRow, record_fault
+from everstep.snapshot.delta import Op, apply
+from everstep.snapshot.loader import Loader
+from everstep.snapshot.saver import NO_DELTA
+from everstep.store.no_collection import no_collection
+
+_STATE = (Kind.CHECKPOINT.value, Kind.BASE.value)
+
+
+class Loaded(Shape):
+    """A snapshot with objects still neutral, and how far behind its base is."""
+
+    value: Any
+    deltas: int
+    delta_bytes: int
+    objects: bool
+
+    def revived(self) -> Any:
+        return revived(self.value) if self.objects else self.value
+
+
+def seq_of(backend: Backend, row: RunRow, number: int) -> int:
+    """The place of a checkpoint in its run: found by halving, because every record knows the newest number up to it."""
+    low, high = max(1, number), row.head_seq
+    while low < high:
+        middle = (low + high) // 2
+        record = _one(backend, row, middle)
+        if record.number < number:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def _one(backend: Backend, row: RunRow, seq: int) -> Record:
+    found = backend.records(row.id, seq, seq)
+    if not found:
+        raise _gone(backend, row, seq)
+    return found[0]
+
+
+def refuse_deleted(backend: Backend, row: RunRow) -> None:
+    """Raise `RunDeleted` if a run is not there any more: what is missing of it was not damaged."""
+    now = backend.run(row.id)
+    if now is None or now.key != row.key:
+        raise RunDeleted(row.id)
+
+
+def _gone(backend: Backend, row: RunRow, seq: int) -> Damaged:
+    refuse_deleted(backend, row)
+    if seq == row.head_seq:
+        return MissingHead(f"record {seq}, the newest of run {row.id!r}, is gone")
+    return DamagedRecord(row.id, seq, "it is gone")
+
+
+def checkpoint_record(backend: Backend, row: RunRow, number: int) -> Record:
+    """The verified record of one checkpoint."""
+    record = checked(backend, row, seq_of(backend, row, number), None)[-1]
+    if record.number != number or record.kind != Kind.CHECKPOINT:
+        raise DamagedRecord(row.id, record.seq, f"checkpoint {number} should stand there")
+    return record
+
+
+def checked(backend: Backend, row: RunRow, first: int, last: int | None) -> list[Record]:
+    """Records first..last, gap-free and each matching its digest; the head also matching the run row."""
+    last = first if last is None else last
+    records = backend.records(row.id, max(1, first - 1), last)
+    expected = range(max(1, first - 1), last + 1)
+    if len(records) != len(expected) or any(r.seq != seq for r, seq in zip(records, expected, strict=True)):
+        found = {r.seq for r in records}
+        raise _gone(backend, row, next((seq for seq in reversed(expected) if seq not in found), first))
+    before = ZERO
+    for i, record in enumerate(records):
+        if i or record.seq == 1:
+            fault = record_fault(before, record)
+            if fault:
+                number = record.number if record.kind == Kind.CHECKPOINT else None
+                raise DamagedRecord(row.id, record.seq, fault, number)
+        before = record.digest
+    if last == row.head_seq and before != row.head_digest:
+        raise DamagedRecord(row.id, last, "it is not the one that the run row names as its head", records[-1].number)
+    return records if first == 1 else records[1:]
+
+
+def load(backend: Backend, row: RunRow, number: int) -> Loaded:
+    """The snapshot of one checkpoint; an error about the head names the newest good one."""
+    try:
+        with no_collection():
+            return _load_beside_prune(backend, row, number)
+    except Damaged as error:
+        refuse_deleted(backend, row)
+        if number != row.checkpoints:
+            raise
+        raise of_head(backend, row, error) from error.__cause__
+
+
+def _load_beside_prune(backend: Backend, row: RunRow, number: int) -> Loaded:
+    """Looks twice before it speaks of damage: a prune may have replaced the base between reading its record and reading its chunks."""
+    try:
+        return load_only(backend, row, number)
+    except Damaged:
+        return load_only(backend, row, number)
+
+
+def of_head(backend: Backend, row: RunRow, error: Damaged) -> Damaged:
+    """An error about the head that names the newest good checkpoint."""
+    return error.of_head(row.id, row.checkpoints, newest_good(backend, row, row.checkpoints - 1))
+
+
+def last_error(backend: Backend, row: RunRow) -> dict[str, str] | None:
+    """What the newest status record says went wrong."""
+    record = newest_of(backend, row, Kind.STATUS)
+    if record is None:
+        return None
+    said = Decoder().decode(_content(row, record))
+    error = said.get("error") if isinstance(said, dict) else None
+    return {name: str(error.get(name)) for name in ("type", "message", "traceback")} if isinstance(error, dict) else None
+
+
+def newest_of(backend: Backend, row: RunRow, kind: Kind) -> Record | None:
+    """The newest record of a kind; all from there to the head is proved, so that none can hide behind a wrong kind."""
+    found = backend.records(row.id, 1, row.head_seq, (kind.value,), newest=1)
+    records = checked(backend, row, found[0].seq if found else 1, row.head_seq) if row.head_seq else []
+    return next((record for record in reversed(records) if record.kind == kind), None)
+
+
+def newest_good(backend: Backend, row: RunRow, number: int) -> int | None:
+    """The newest checkpoint up to a number that can be loaded, if any."""
+    from everstep.store.repair import salvage
+
+    return salvage.newest_good(backend, row, number)
+
+
+def load_only(backend: Backend, row: RunRow, number: int) -> Loaded:
+    """The snapshot of one checkpoint, without a word about others if it is damaged."""
+    base, deltas = _records(backend, row, number)
+    loader = Loader(lambda digests: backend.chunks(row.family, digests), unwrap)
+    value = loader.load(base) if base is not None else None
+    decoder = Decoder()
+    size = 0
+    for record in deltas:
+        content = _content(row, record)
+        value = apply(value, _ops(decoder, content, row, record))
+        size += len(content)
+    return Loaded(value, len(deltas), size, bool(loader.decoder.objects or decoder.objects))
+
+
+def look(backend: Backend, row: RunRow, number: int) -> Any:
+    """A lazy, read-only view of one checkpoint."""
+    from everstep.snapshot.view import LazyLoader, view
+
+    try:
+        base, deltas = _records(backend, row, number)
+        loader = LazyLoader(lambda digests: _chunks(backend, row, number, digests), unwrap)
+        value = loader.load(base) if base is not None else None
+        decoder = Decoder()
+        for record in deltas:
+            value = apply(value, _ops(decoder, _content(row, record), row, record))
+    except Damaged as error:
+        if number != row.checkpoints:
+            raise
+        raise of_head(backend, row, error) from error.__cause__
+    return view(value)
+
+
+def _chunks(backend: Backend, row: RunRow, number: int, digests: Sequence[bytes]) -> dict[bytes, bytes]:
+    """Chunks for a view, which may be looked at long after it was made: the run may be deleted by then, or its checkpoint pruned."""
+    found = backend.chunks(row.family, digests)
+    if any(digest not in found for digest in digests):
+        refuse_deleted(backend, row)
+        mark = prune_mark(backend, row)
+        if mark is not None and not mark.has_state(number):
+            raise pruned_error(row, number, mark)
+    return found
+
+
+def deltas_of(backend: Backend, row: RunRow, first: int, last: int) -> list[tuple[Record, list[Op] | None]]:
+    """The checkpoints first..last with their deltas; None where a base stands in for one, or where it was pruned (then it has no body)."""
+    start, stop = seq_of(backend, row, first), seq_of(backend, row, last)
+    decoder = Decoder()
+    out: list[tuple[Record, list[Op] | None]] = []
+    for record in checked(backend, row, start, stop):
+        if record.kind == Kind.CHECKPOINT:
+            content = NO_DELTA if record.body is None else unwrap(record.body)
+            out.append((record, None if content == NO_DELTA else _ops(decoder, content, row, record)))
+    return out
+
+
+def prune_mark(backend: Backend, row: RunRow) -> Pruned | None:
+    """What was pruned of a run, proved."""
+    mark = backend.pruned(row.id)
+    if mark is not None and (mark.digest() != mark.check or mark.key != row.key):
+        raise DamagedRun(f"the prune mark of run {row.id!r} does not match its digest")
+    return mark
+
+
+def added_base(backend: Backend, row: RunRow, number: int) -> Base | None:
+    """The newest base that prune added at or before a checkpoint, proved."""
+    for base in backend.bases(row.id, number):
+        if base.digest() != base.check or base.key != row.key:
+            raise DamagedRun(f"the added base for {row.id}@{base.number} does not match its digest")
+        return base
+    return None
+
+
+def _records(backend: Backend, row: RunRow, number: int) -> tuple[bytes | None, list[Record]]:
+    """The content of the base to start from, and the checkpoints after it up to the wanted one; all verified."""
+    if number != row.checkpoints:  # the head is never pruned
+        mark = prune_mark(backend, row)
+        if mark is not None and not mark.has_state(number):
+            raise pruned_error(row, number, mark)
+    target = seq_of(backend, row, number)
+    bound = min(target + 1, row.head_seq)  # a base for this very checkpoint follows right behind it
+    bases = [b for b in backend.records(row.id, 1, bound, (Kind.BASE.value,), newest=2) if b.number <= number]
+    first = bases[-1].seq if bases else 1
+    records = checked(backend, row, first, max(target, first))
+    base = records[0] if bases else None
+    if base is not None and base.kind != Kind.BASE:
+        raise DamagedRecord(row.id, first, "a base should stand there")
+    deltas = [r for r in records if r.kind == Kind.CHECKPOINT and (base is None or r.number > base.number)]
+    expected = list(range((base.number if base else 0) + 1, number + 1))
+    if [r.number for r in deltas] != expected:
+        raise DamagedRecord(row.id, target, f"the checkpoints before {number} do not follow each other", number)
+    if (base is not None and base.body is None) or any(r.body is None for r in deltas):
+        return _around_pruned(backend, row, number, deltas)
+    return None if base is None else _content(row, base), deltas
+
+
+def _around_pruned(backend: Backend, row: RunRow, number: int, deltas: list[Record]) -> tuple[bytes, list[Record]]:
+    """The same where bodies are missing: from a base that prune added, if there is one with all that follows it."""
+    mark = prune_mark(backend, row)
+    base = added_base(backend, row, number)
+    after = [r for r in deltas if base is not None and r.number > base.number]
+    if base is not None and number - base.number == len(after) and all(r.body is not None for r in after):
+        return unwrap(base.body), after
+    missing = [r for r in deltas if r.body is None and (mark is None or mark.has_body(r.seq))]
+    if mark is None or missing:
+        where = missing[-1] if missing else deltas[-1] if deltas else None
+        raise DamagedRecord(row.id, where.seq if where else 0, "its body is gone, and nobody pruned it", number)
+    if mark.has_state(number):
+        raise DamagedRecord(row.id, deltas[-1].seq if deltas else 0, "the base that it stands on is gone", number)
+    raise pruned_error(row, number, mark)
+
+
+def pruned_error(row: RunRow, number: int, mark: Pruned) -> PrunedCheckpoint:
+    """That a checkpoint was pruned, and which are the nearest that were not."""
+    before = next((n for n in range(number - 1, 0, -1) if mark.has_state(n)), None)
+    after = next((n for n in range(number + 1, row.checkpoints + 1) if mark.has_state(n)), None)
+    return PrunedCheckpoint(row.id, number, (before, after))
+
+
+def _content(row: RunRow, record: Record) -> bytes:
+    if record.body is None:
+        raise DamagedRecord(row.id, record.seq, "its body is gone", record.number)
+    return unwrap(record.body)
+
+
+def _ops(decoder: Decoder, content: bytes, row: RunRow, record: Record) -> list[Op]:
+    if content == NO_DELTA:
+        raise DamagedRecord(row.id, record.seq, "it has no delta, and the base that should follow it is gone", record.number)
+    ops = decoder.decode(content)
+    if not isinstance(ops, list):
+        raise DamagedRecord(row.id, record.seq, "its body is no delta", record.number)
+    return ops

@@ -1,0 +1,149 @@
+"""Whether the place of a run in a queue says what the run itself says, and how one that is lost or wrong is put right.
+
+A place is derived: from the first record of a run, its row and its letters. Relies on `backends.queues` for how. A run is taken by its lease, so
+nothing here can lead to a second history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from everstep.backends.contract.core import Backend, Commit, Query
+from everstep.backends.contract.queues import Place, Task, settled, task_of
+from everstep.errors import Conflict, Damaged, LostLease
+from everstep.fields import Shape
+from everstep.records import Kind, Letter, Record, RunRow, Status
+from everstep.store.journal.entries import said_in
+
+_LOOKS = 5
+_AT_ONCE = 500
+_OPEN = (Status.QUEUED, Status.RUNNING, Status.WAITING)
+_OVER = (Status.SUCCEEDED, Status.CANCELLED, Status.FAILED)
+
+
+class Standing(Shape, frozen=True):
+    """A run and its place, of one moment."""
+
+    row: RunRow
+    letters: list[Letter]
+    task: Task | None
+    place: Place | None
+    reopened: bool
+    """Whether the run had ended before, and so need not have a place."""
+
+    @property
+    def over(self) -> bool:
+        """Whether the run has ended, so that it has no place."""
+        return settled(self.row, self._times(), 0)[0] is not None
+
+    def fault(self) -> str | None:
+        """What is wrong with the place, in words."""
+        row, task, place = self.row, self.task, self.place
+        if place is None:
+            missing = task is not None and not self.over and not self.reopened
+            return f"it has no place in queue {task.queue!r}, so no worker takes it" if missing and task is not None else None
+        where = f"its place in queue {place.task.queue!r}"
+        if task is None:
+            return f"{where} is one that its first record does not ask for"
+        if self.over:
+            return f"{where} is still there, although it has ended"
+        if place.task not in (task, task._replace(dedupe=None)):
+            return f"{where} is not the one that its first record asks for"
+        if row.worker is not None:
+            freed = place.worker is None and place.ready is not None and place.deaths > 0
+            held = place.worker == row.worker and place.ready is None
+            return None if held or freed else f"{where} does not say that worker {row.worker} has it"
+        if place.worker is not None:
+            return f"{where} says that worker {place.worker} has it, but nobody does"
+        return None if self._is_ready_in_time(place.ready) else f"{where} says another time than what the run waits for"
+
+    def _is_ready_in_time(self, ready: int | None) -> bool:
+        due = settled(self.row, self._times(), 0)[1]
+        if due is None or ready is None:
+            return due is ready
+        if self.row.status == Status.RUNNING:
+            return True
+        # What was due when it was posted may be taken at once, whatever the clock of its sender said.
+        return ready == due or (ready < due and any(letter.due == due <= letter.at for letter in self.letters))
+
+    def _times(self) -> list[tuple[str, int | None]]:
+        return [(letter.name, letter.due) for letter in self.letters]
+
+
+def standing(backend: Backend, run: str) -> Standing | None:
+    """Where a run stands; None if it is not there, is damaged, or never stands still."""
+    for _ in range(_LOOKS):
+        row = backend.run(run)
+        if row is None or row.digest() != row.check:
+            return None
+        task = task_in(backend.records(run, 1, 1))
+        letters, place = backend.letters(run), backend.place(run)
+        reopened = task is not None and place is None and has_ended(backend.records(run, 1, row.head_seq, [Kind.STATUS.value]))
+        now = backend.run(run)
+        if now is not None and now.check == row.check and backend.letters(run) == letters:
+            return Standing(row, letters, task, place, reopened)
+    return None
+
+
+def task_in(records: Sequence[Record]) -> Task | None:
+    """What the first record of a run says about its queue; `records` begin with it, if it is there."""
+    return task_of(said_in(records[0])) if records and records[0].kind == Kind.START else None
+
+
+def has_ended(records: Iterable[Record]) -> bool:
+    """Whether a run has ended in these records. If it was opened again, whoever did that drives it, unless it was put into the queue anew."""
+    for record in records:
+        said = said_in(record) if record.kind == Kind.STATUS else {}
+        if said.get("status") in _OVER and said.get("retry_at") is None:
+            return True
+    return False
+
+
+def restore_places(backend: Backend, thorough: bool = False) -> list[str]:
+    """Give the runs that wait in a queue, but have no place there, one again; gives their ids. `thorough` also puts wrong places right.
+
+    Others may write meanwhile. Without `thorough`, runs that failed and are to be tried again are not looked at: they may be many.
+    """
+    placed = {place.run for place in backend.places()}
+    restored: list[str] = []
+    for run in _candidates(backend, placed, thorough):
+        try:
+            if _put_right(backend, run):
+                restored.append(run)
+        except Damaged:  # `verify` tells
+            continue
+    return restored
+
+
+def _candidates(backend: Backend, placed: set[str], thorough: bool) -> Iterator[str]:
+    for status in (*_OPEN, Status.FAILED) if thorough else _OPEN:
+        for run in _runs(backend, status, thorough):
+            if thorough or run not in placed:
+                placed.discard(run)
+                yield run
+    yield from placed if thorough else ()
+
+
+def _runs(backend: Backend, status: Status, thorough: bool) -> Iterator[str]:
+    after = None
+    while True:
+        rows = backend.runs(Query(status=status.value, oldest_first=True, after=after, limit=_AT_ONCE))
+        yield from (row.id for _, row in rows if thorough or '"queue"' in (row.meta or ""))  # which `enqueue` gives each of its runs
+        if len(rows) < _AT_ONCE:
+            return
+        after = rows[-1][0]
+
+
+def _put_right(backend: Backend, run: str) -> bool:
+    found = standing(backend, run)
+    task = None if found is None else found.task or (found.place.task if found.place is not None and found.over else None)
+    if found is None or task is None or found.fault() is None:
+        return False
+    if task.dedupe is not None and backend.twin(task) not in (None, run):
+        task = task._replace(dedupe=None)  # another one came meanwhile, and was not refused
+    try:
+        # Nothing of the run changes, so that whoever has it goes on; with the task, the backend makes the place anew, or removes it.
+        backend.commit(Commit(found.row.copy(), found.row, task=task))
+    except (Conflict, LostLease):
+        return False  # it has moved on, and its place with it
+    return True

@@ -1,0 +1,182 @@
+"""Finds one run in a damaged store: its row or what can stand for it, its records, and all that belongs to it. Relies on a wreck.
+
+Nothing is taken that doesn't prove itself. What is older than the store as it is now counts only for a run that the store as it is now
+still knows: otherwise a deleted run would come back.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from hashlib import sha256
+from typing import TypeVar
+
+from everstep.backends.contract.recovery import Feed, Wreck
+from everstep.codec.frame import unwrap
+from everstep.errors import Damaged
+from everstep.fields import Shape, field, replace
+from everstep.records import ZERO, Base, Letter, Pruned, Record, RunRow, Status, Tag
+from everstep.store.journal.entries import said_in
+from everstep.store.repair.bit_flips import Checked, Healer
+from everstep.store.repair.chain_evidence import prove
+from everstep.store.repair.reassemble import Remains
+from everstep.store.repair.report import Loss
+
+_LEASES = 1000
+_MOST_LOST, _MOST_TIMES = 10_000, 1000  # of a run that claims more records than this and so many times what is there, nothing is believed
+
+
+T = TypeVar("T", bound=Checked)
+
+
+class Beside(Shape):
+    """What stands beside a run, proven but for whose it is."""
+
+    tags: list[Tag]
+    letters: list[Letter]
+    marks: list[Pruned]
+    bases: list[Base]
+
+    def of(self, key: bytes) -> Beside:
+        """What is this run's own."""
+        tags, letters = [tag for tag in self.tags if tag.key == key], [letter for letter in self.letters if letter.key == key]
+        return Beside(tags, letters, [mark for mark in self.marks if mark.key == key], [base for base in self.bases if base.key == key])
+
+    def all(self) -> list[Checked]:
+        return [*self.tags, *self.letters, *self.marks, *self.bases]
+
+
+class Found(Shape):
+    """A run, and what of it stood in the manifest."""
+
+    remains: Remains
+    row: RunRow | None
+    """The row that was proven to be the newest."""
+    beside: Beside
+
+    def checks(self) -> list[bytes]:
+        """What this run adds to the manifest, but for its tags."""
+        rows = [self.row.check] if self.row is not None else []
+        return rows + [thing.check for thing in replace(self.beside, tags=[]).all()]
+
+
+class Finder(Shape):
+    """Finds runs. `deep`: look beyond what the engine finds from the start."""
+
+    wreck: Wreck
+    feed: Feed
+    deep: bool
+    healer: Healer
+    _frames: dict[bytes, bytes | None] = field(default_factory=dict)
+    """What became of the damaged ones."""
+
+    def find(self, place: int) -> Found | None:
+        """The run at a place; None if there is none, or nothing of it can be proven."""
+        row, sure = self._row(place)
+        if row is None and not (self.deep and self.wreck.alive(place)):
+            return None
+        beside = self._beside(place)
+        if row is not None:
+            return self._gathered(place, row.id, row, sure, beside)
+        found = (self._gathered(place, name, None, False, beside) for name in self.wreck.names(place))
+        return next((run for run in found if run is not None), None)
+
+    def _row(self, place: int) -> tuple[RunRow | None, bool]:
+        """The newest row that proves itself, and whether it is the one that the store has now."""
+        found = self.wreck.rows(place, self.deep)
+        rows = [(row, live) for row, live in found if row.digest() == row.check]
+        if not any(live for _, live in rows):
+            damaged = {row.check: row for row, live in found if live}
+            healed = (self.healer.row(row) for row in damaged.values())
+            rows += [(row, True) for row in healed if row is not None]
+        rows.sort(key=lambda pair: not pair[1])
+        if not rows or not (rows[0][1] or self.wreck.alive(place)):
+            return None, False
+        return rows[0]
+
+    def _beside(self, place: int) -> Beside:
+        wreck, deep = self.wreck, self.deep
+        return Beside(
+            self._proven(wreck.tags(place, deep), lambda tag: (tag.name, tag.number)),
+            self._proven(wreck.letters(place, deep), lambda letter: letter.name),
+            self._proven(wreck.pruned(place, deep), lambda _: 0),
+            self._proven(wreck.bases(place, deep), lambda base: base.number),
+        )
+
+    def _proven(self, things: Iterable[T], name: Callable[[T], object]) -> list[T]:
+        """Those that match their digests, one of each name."""
+        found: dict[object, T] = {}
+        for thing in things:
+            good = thing if thing.digest() == thing.check else self.healer.row(thing)
+            if good is not None:
+                found.setdefault(name(good), good)
+        return list(found.values())
+
+    def _gathered(self, place: int, run: str, row: RunRow | None, live: bool, beside: Beside) -> Found | None:
+        heads = {row.head_seq: row.head_digest} if row is not None and row.head_seq else {}
+        end = self.feed.ends.get(place, 0)
+        candidates = self.wreck.records(place, run, self.deep)
+        records = prove(candidates, heads, self.healer.record)
+        last = max([*heads, end, *records], default=0)
+        if len(records) < last and not self.deep:
+            candidates = self.wreck.records(place, run, True)
+            records = prove(candidates, heads, self.healer.record)
+            last = max([*heads, end, *records], default=0)
+        if not last or (row is None and 1 not in records) or last > _MOST_LOST + _MOST_TIMES * len(records):
+            return None
+        sure = live and row is not None and last == row.head_seq
+        made = row if row is not None and sure else _newer_row(row, run, records, beside)
+        counted = row.checkpoints if row is not None and last == row.head_seq else records[last].number if last in records else None
+        beside = beside.of(made.key)
+        hints = {seq: options[0].kind for seq, options in candidates.items() if seq not in records}
+        remains = Remains(
+            made, sure, last, counted, sure or end == last, records, hints, list(beside.tags), list(beside.letters),
+            beside.marks[0] if beside.marks else None, list(beside.bases), self.wreck.tag_names(place) if self.deep else [],
+        )  # fmt: skip
+        remains.losses += _losses(run, row, sure)
+        return Found(remains, row if sure else None, beside)
+
+    def chunks(self, family: bytes, digests: Sequence[bytes]) -> dict[bytes, bytes]:
+        """Frames of chunks, each with the content that its digest names."""
+        found = {digest: self._frame(family, digest) for digest in digests}
+        return {digest: frame for digest, frame in found.items() if frame is not None}
+
+    def _frame(self, family: bytes, digest: bytes) -> bytes | None:
+        if digest in self._frames:
+            return self._frames[digest]
+        damaged: dict[bytes, None] = {}
+        for frame in self.wreck.chunk(family, digest):
+            if _holds(frame, digest):
+                return frame
+            damaged[frame] = None
+        healed = (self.healer.frame(frame, digest) for frame in damaged)
+        self._frames[digest] = next((frame for frame in healed if frame is not None), None)
+        return self._frames[digest]
+
+
+def _holds(frame: bytes, digest: bytes) -> bool:
+    try:
+        return sha256(unwrap(frame)).digest() == digest
+    except Damaged:
+        return False
+
+
+def _newer_row(row: RunRow | None, run: str, records: dict[int, Record], beside: Beside) -> RunRow:
+    """A row in the place of one that is lost. Its epoch is well beyond all that are known: leases that left no record may have raised it."""
+    epoch = max([r.epoch for r in records.values()] + ([row.epoch] if row is not None else []), default=0) + _LEASES
+    newest = max((r.at for r in records.values()), default=0)
+    if row is not None:
+        return replace(row, epoch=epoch, worker=None, since=0, updated_at=max(newest, row.updated_at))
+    said = said_in(records[1])
+    key = next((thing.key for thing in beside.all()), None) or os.urandom(16)
+    return RunRow(
+        run, key, key, said.get("workflow"), None, (), None, None, said.get("parent"), said.get("number", 0), records[1].at,
+        Status.RUNNING.value, newest, 0, ZERO, 0, sum(len(r.body or b"") for r in records.values()), epoch, None, 0,
+    )  # fmt: skip
+
+
+def _losses(run: str, row: RunRow | None, sure: bool) -> Iterable[Loss]:
+    if row is None:
+        yield Loss(run, "row", "it is made anew from the records: session, tags, note and meta of the run are lost")
+    elif not sure:
+        yield Loss(run, "row", "only an older one is left: what it says of session, tags, note and meta may be old")

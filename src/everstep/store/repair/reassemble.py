@@ -1,0 +1,231 @@
+"""One run, put together again from what is proven of it: its chain without holes, its row, and what stands beside them.
+
+A hole is filled so that no number and no seq ever means something else than before: a lost checkpoint stays one, without its state; any
+other lost record becomes an event that says so. From the first hole on the chain is new. A run that may have lost steps or answers is
+left paused, so that it doesn't do again, unasked, what it had done. Relies on `states` for what can be loaded. No I/O but by what it is given.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+from ormsgpack import packb
+
+from everstep.clock import clock
+from everstep.codec.frame import Framer
+from everstep.codec.values import encode
+from everstep.errors import Damaged
+from everstep.fields import Shape, field, replace
+from everstep.records import ZERO, Base, Kind, Letter, Pruned, Record, RunRow, Status, Tag, chain, make_record
+from everstep.snapshot.loader import Fetch
+from everstep.store.chain import Chain, Entry
+from everstep.store.journal.entries import pack_body, said_in
+from everstep.store.repair.report import Loss
+from everstep.store.repair.states import States
+from everstep.store.retention.reachable import Reach, contents_of
+from everstep.store.views import from_meta, with_header
+
+_CHECKPOINT, _EVENT, _START, _STATUS = (k.value for k in (Kind.CHECKPOINT, Kind.EVENT, Kind.START, Kind.STATUS))
+_OVER = (Status.SUCCEEDED.value, Status.FAILED.value, Status.CANCELLED.value)
+_LOST = "lost"
+PAUSE = "pause"
+
+
+class Remains(Shape):
+    """What is known of one run. `row` is proven if `sure`, else an older one or put together; `last` is the seq of its newest record."""
+
+    row: RunRow
+    sure: bool
+    last: int
+    checkpoints: int | None
+    """How many checkpoints there were; None if nobody knows."""
+    ended: bool
+    """Whether it is proven that `last` is the newest record."""
+    records: dict[int, Record]
+    hints: dict[int, str]
+    """What kind lost records may have been."""
+    tags: list[Tag]
+    letters: list[Letter]
+    mark: Pruned | None
+    bases: list[Base]
+    tag_names: list[tuple[str, int]]
+    """What an index says about tags: enough to say which are lost."""
+    losses: list[Loss] = field(default_factory=list)
+    chain: list[Record] = field(default_factory=list)
+    needed: set[bytes] = field(default_factory=set)
+    made: dict[bytes, bytes] = field(default_factory=dict)
+    good: set[int] = field(default_factory=set)
+    paused: bool = False
+    _lost_numbers: dict[int, str] = field(default_factory=dict)
+    _lost_seqs: set[int] = field(default_factory=set)
+
+    def put_together(self, framer: Framer, fetch: Fetch) -> None:
+        """Make chain, row, tags and mark what the new store is to hold. Raises `Damaged` if the run makes no sense."""
+        _refuse_bad_meta(self.row)
+        reach = Reach(fetch)
+        self._journal(reach, framer)
+        filled = self._filled(framer)
+        states = States(self.row, filled, self.bases, self.mark, self._lost_numbers, fetch, framer)
+        now = clock.now_us()
+        states.settle(now, reach)
+        self.chain = _chained(states.records)
+        self.bases, self.mark, self.good, self.made = states.bases, states.mark, states.good, states.made
+        self.needed |= states.needed
+        self.losses += states.losses
+        self._row(framer)
+        self._tags()
+
+    def _journal(self, reach: Reach, framer: Framer) -> None:
+        """Let go of entries whose results are lost: they refer to chunks that are not there."""
+        for seq, record in list(self.records.items()):
+            try:
+                self.needed |= reach.of(contents_of(record)) if record.kind != Kind.BASE else set()
+            except Damaged as error:
+                reason = f"what it refers to is lost: {error.message}"
+                self.losses.append(Loss(self.row.id, record.kind, reason, seq=seq, name=record.note))
+                if record.kind == _START:
+                    self.records[seq] = _without_input(record, framer)
+                else:
+                    del self.records[seq]
+                    self.hints[seq] = record.kind
+                self._lost_seqs.add(seq)
+
+    def _filled(self, framer: Framer) -> list[Record]:
+        """All records from the first to the newest, with something in the place of each that is lost."""
+        out: list[Record] = []
+        seq = 1
+        while seq <= self.last:
+            if seq in self.records:
+                out.append(self.records[seq])
+                seq += 1
+                continue
+            end = next((s for s in range(seq, self.last + 1) if s in self.records), self.last + 1)
+            number = out[-1].number if out else 0
+            count = self._checkpoints_before(end, number, end - seq)
+            if 0 <= count <= end - seq:
+                out += self._fill(seq, end, count, out[-1] if out else None, framer)
+                seq = end
+            elif end in self.records:  # it cannot be what it says
+                del self.records[end]
+            else:
+                out += self._fill(seq, end, min(max(count, 0), end - seq), out[-1] if out else None, framer)
+                seq = end
+        return out
+
+    def _checkpoints_before(self, end: int, number: int, most: int) -> int:
+        """How many checkpoints were lost in a hole that ends before a record. Beyond the last one each may have been one."""
+        following = self.records.get(end)
+        if following is not None:
+            return following.number - (following.kind == _CHECKPOINT) - number
+        return most if self.checkpoints is None else self.checkpoints - number
+
+    def _fill(self, first: int, end: int, count: int, before: Record | None, framer: Framer) -> list[Record]:
+        following = self.records.get(end)
+        sure = end - 1 if following is not None and following.kind == Kind.BASE else 0  # a base stands right behind its checkpoint
+        likely = sorted(range(max(first, 2), end), key=lambda seq: (seq != sure, self.hints.get(seq, _CHECKPOINT) != _CHECKPOINT, seq))
+        chosen = set(likely[:count])
+        number, epoch, at = (before.number, before.epoch, before.at) if before is not None else (0, 0, self.row.created_at)
+        out: list[Record] = []
+        for seq in range(first, end):
+            number += seq in chosen
+            out.append(self._stand_in(seq, seq in chosen, number, epoch, at, framer))
+        return out
+
+    def _stand_in(self, seq: int, checkpoint: bool, number: int, epoch: int, at: int, framer: Framer) -> Record:
+        """What stands in the place of a record that is lost."""
+        known = seq in self._lost_seqs  # what it was, and why it is gone, was said already
+        reason = "its record is lost"
+        if checkpoint:
+            self._lost_numbers[number] = reason
+            # A loop must not go on from an older state unasked, so it stays one that it would go on from. The program of a workflow
+            # must not take it for a save of its own.
+            header = {"kind": "automatic", "trigger": _LOST} if self._is_workflow() else {"trigger": _LOST}
+            note, meta = "lost: its state could not be repaired", with_header(None, header)
+            return Record(self.row.id, seq, _CHECKPOINT, epoch, at, number, note, (), meta, None, sha256(b"").digest(), ZERO)
+        if not known:
+            self.losses.append(Loss(self.row.id, _START if seq == 1 else "record", reason, seq=seq))
+            self._lost_seqs.add(seq)
+        if seq == 1:
+            return make_record(ZERO, self.row.id, seq, _START, epoch, at, number, framer.wrap(packb({})))
+        body = framer.wrap(pack_body([_LOST, encode({"seq": seq, "kind": self.hints.get(seq)})]))
+        return make_record(ZERO, self.row.id, seq, _EVENT, epoch, at, number, body)
+
+    def _is_workflow(self) -> bool:
+        return 1 in self.records and "workflow" in said_in(self.records[1])
+
+    def _row(self, framer: Framer) -> None:
+        head = self.chain[-1]
+        row = replace(self.row, head_seq=head.seq, head_digest=head.digest, checkpoints=head.number)
+        doubt = [f"{len(self._lost_seqs)} records of its journal are lost"] if self._lost_seqs else []
+        if not self.ended:
+            doubt.append("records at its end may be lost")
+            self.losses.append(Loss(row.id, "end", "nothing proves which record is its newest: later ones may be lost", seq=head.seq))
+        status, settled = self._status()
+        row.status = status
+        if doubt and not settled:
+            row = self._paused(row, " and ".join(doubt), framer)
+        self.row = row.sealed()
+
+    def _status(self) -> tuple[str, bool]:
+        """The status of the run, and whether what became of it is known: then nothing of it is done again."""
+        newest = max((r.seq for r in self.chain if r.kind == _STATUS), default=0)
+        said = said_in(self.chain[newest - 1]).get("status") if newest else None
+        status = self.row.status if self.sure else said or Status.RUNNING.value
+        hidden = any(seq > newest for seq in self._lost_seqs)
+        if status == Status.CANCELLED:
+            return status, True
+        if status == said and status in _OVER and not hidden:
+            return status, status == Status.SUCCEEDED
+        return (Status.RUNNING.value if status == Status.SUCCEEDED else status), False
+
+    def _paused(self, row: RunRow, reason: str, framer: Framer) -> RunRow:
+        """Leave the run as an operator's pause would: it goes on when somebody resumes it."""
+        self.paused = True
+        reason = f"repaired: {reason}"
+        if all(letter.name != PAUSE for letter in self.letters):
+            self.letters.append(Letter.make(row.key, PAUSE, None, clock.now_us(), framer.wrap(encode(reason))))
+        if row.status == Status.FAILED:  # it is not driven, and with the letter nobody wakes it
+            return row
+        more = Chain(framer, row, row)
+        if row.worker is not None or not self.sure:
+            more.entries([Entry(_EVENT, pack_body(["taken_over", encode({})]), None)])
+        more.status(Status.WAITING, reason=f"{PAUSE}: {reason}")
+        commit = more.commit(worker=None, since=0)
+        self.chain += commit.records
+        return commit.run
+
+    def _tags(self) -> None:
+        """Those that prove themselves, and those that stand in the records."""
+        row = self.row
+        found = {(tag.name, tag.number): tag for tag in self.tags if 1 <= tag.number <= row.checkpoints}
+        for record in self.chain:
+            for name in record.tags if record.kind == _CHECKPOINT else ():
+                found.setdefault((name, record.number), Tag.make(row.key, name, record.number, record.at))
+        self.tags = [found[place] for place in sorted(found)]
+        for name, number in self.tag_names:
+            if (name, number) not in found:
+                self.losses.append(Loss(row.id, "tag", "its row is lost", number, name=name))
+
+
+def _refuse_bad_meta(row: RunRow) -> None:
+    try:
+        from_meta(row.meta)
+    except (ValueError, AttributeError, TypeError) as error:
+        raise Damaged(f"the meta of run {row.id!r} is no JSON object") from error
+
+
+def _without_input(record: Record, framer: Framer) -> Record:
+    """A first record without what it referred to."""
+    said = {name: value for name, value in said_in(record).items() if name not in ("input", "edits")}
+    r = record
+    return make_record(ZERO, r.run, r.seq, r.kind, r.epoch, r.at, r.number, framer.wrap(packb(said)), r.note, r.tags, r.meta)
+
+
+def _chained(records: list[Record]) -> list[Record]:
+    """The records, each with its digest; those before the first one that was replaced keep theirs."""
+    out: list[Record] = []
+    before = ZERO
+    for r in records:
+        before = chain(before, r.run, r.seq, r.kind, r.epoch, r.at, r.number, r.note, r.tags, r.meta, r.body_digest)
+        out.append(replace(r, digest=before))
+    return out

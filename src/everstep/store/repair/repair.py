@@ -1,0 +1,212 @@
+"""Repair: writes a new store with all that is provably good of a damaged one, and lists what is lost. Never changes the source.
+
+Relies on a wreck for candidates (what the engine still reads, and of SQLite also what lies in the pages of the file and its WAL) and takes nothing on
+trust: a run row by its check, a record by the chain, a chunk by its content, everything else by its own check. Runs keep their places, ids,
+numbers and epochs. The new store appears complete or not at all.
+"""
+
+from __future__ import annotations
+
+import os
+
+from everstep.backends.contract.queues import LIMITS
+from everstep.backends.contract.recovery import Builder, Entry, Feed, Summary, Wreck
+from everstep.backends.deleted_places import PREFIX, unpack
+from everstep.backends.registry import open_builder, open_wreck, shown
+from everstep.clock import clock
+from everstep.codec.frame import Framer
+from everstep.errors import Damaged, NotAStore, StoreError
+from everstep.fields import Shape, field
+from everstep.records import ZERO, Tombstone, fact_check, shift
+from everstep.store.queue_places import has_ended, task_in
+from everstep.store.repair.bit_flips import Checked, Healer
+from everstep.store.repair.find_runs import Finder, Found
+from everstep.store.repair.report import Loss, Repaired
+
+_KEPT = ("retention", LIMITS, "schedule:", "fired:", PREFIX)  # what people have set, and what is noted of it
+_MOST_UNKNOWN = 10_000  # places in a row that nothing tells of: what comes after more than that is a damaged number
+
+
+def repair(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> Repaired:
+    """Write a new store at `target` with all that is provably good of the one at `source`, which is only read.
+
+    Works also where the source cannot be opened any more. What is lost stands in `.lost`; `str()` of it is for people.
+    """
+    builder = open_builder(target)
+    try:
+        wreck = open_wreck(source, builder.private)
+        try:
+            return _Repair(wreck, builder, Repaired(shown(source), shown(target))).all()
+        finally:
+            wreck.close()
+    except OSError as error:  # of the private copy
+        raise StoreError(
+            f"{shown(source)} cannot be repaired now: the system reported {error}",
+            remedy="Check the disk of the target and its free space, and try again: the source is as it was.",
+        ) from error
+    finally:
+        builder.abandon()
+
+
+class _Repair(Shape):
+    wreck: Wreck
+    builder: Builder
+    out: Repaired
+    framer: Framer = field(default_factory=Framer)
+    healer: Healer = field(default_factory=Healer)
+    summary: Summary = field(default_factory=Summary)
+    feed: Feed = field(default_factory=Feed)
+    tombstones: dict[int, Tombstone] = field(default_factory=dict)
+    _forgotten: set[int] = field(default_factory=set)
+    _total: bytes = ZERO
+    _heads: dict[int, int] = field(default_factory=dict)
+    _ids: set[str] = field(default_factory=set)
+    _written: dict[bytes, set[bytes]] = field(default_factory=dict)
+
+    def all(self) -> Repaired:
+        self.summary = self.wreck.summary(False)
+        deep = not self._adds_up()
+        if deep:
+            self.summary = self.wreck.summary(True)
+        self.feed = self.wreck.feed(deep)
+        self._read_tombstones(deep)
+        facts = self.wreck.facts(deep)
+        self._forgotten = {place for name, value in facts.items() if name.startswith(PREFIX) for part in unpack(value) for place in part}
+        places = _dense({*self.wreck.places(deep), *self.tombstones, *self._forgotten, *self.feed.ends, self.summary.places})
+        finder = Finder(self.wreck, self.feed, deep, self.healer)
+        for place in reversed(places):  # newest first: of two runs with one id, the older one was deleted
+            if place not in self.tombstones and place not in self._forgotten:
+                self._run(place, finder)
+        if not self._heads and not self.tombstones and self.summary.total is None:
+            raise NotAStore(f"{self.out.source}: nothing of an Everstep store proves itself in it")
+        for name, value in facts.items():
+            self._total = shift(self._total, (), [fact_check(name, value)])
+            if name.startswith(_KEPT):  # the others tell of the old store: when it was verified, when it was cleaned
+                self.builder.fact(name, value)
+        self._bury(max(places, default=0), deep)
+        self._tell_of_the_store()
+        self.out.healed = self.healer.healed
+        self.out.lost.sort(key=lambda loss: (loss.run is not None, loss.run or ""))
+        return self.out
+
+    def _adds_up(self) -> bool:
+        """Whether all that the engine finds is what the manifest was made of: then no run, tag or letter is missing."""
+        total, wreck = ZERO, self.wreck
+        stones = wreck.tombstones(False)
+        if self.summary.total is None or any(stone.digest() != stone.check for stone in stones):
+            return False
+        for place in wreck.places(False):
+            rows = wreck.rows(place, False)
+            beside: list[Checked] = [*wreck.tags(place, False), *wreck.letters(place, False), *wreck.pruned(place, False)]
+            beside += wreck.bases(place, False)
+            if not rows or rows[0][0].digest() != rows[0][0].check or any(thing.digest() != thing.check for thing in beside):
+                return False
+            total = shift(total, (), [rows[0][0].check, *(thing.check for thing in beside)])
+        facts = [fact_check(name, value) for name, value in wreck.facts(False).items()]
+        return shift(total, (), [*(stone.check for stone in stones), *facts]) == self.summary.total
+
+    def _read_tombstones(self, deep: bool) -> None:
+        for stone in self.wreck.tombstones(deep):
+            good = stone if stone.digest() == stone.check else self.healer.row(stone)
+            if good is not None:
+                self.tombstones.setdefault(good.place, good)
+
+    def _run(self, place: int, finder: Finder) -> None:
+        found = finder.find(place)
+        if found is None or found.remains.row.id in self._ids:
+            return
+        run, family = found.remains.row.id, found.remains.row.family
+        try:
+            found.remains.put_together(self.framer, lambda digests: finder.chunks(family, digests))
+        except Damaged as error:  # its digests fit, but it was never written by Everstep
+            self.out.lost.append(Loss(run, "run", f"it makes no sense: {error.message}"))
+            return
+        self._write(place, found, finder)
+        self._ids.add(run)
+        self._total = shift(self._total, (), [*found.checks(), *(tag.check for tag in found.remains.tags)])
+
+    def _write(self, place: int, found: Found, finder: Finder) -> None:
+        remains = found.remains
+        task = None if has_ended(remains.chain) else task_in(remains.chain)
+        self.builder.run(place, remains.row, remains.chain, remains.tags, remains.letters, remains.mark, remains.bases, task)
+        self._chunks(found, finder)
+        self._heads[place] = remains.row.head_seq
+        self.out.runs += 1
+        self.out.records += len(remains.chain)
+        self.out.checkpoints += len(remains.good)
+        self.out.paused += [remains.row.id] if remains.paused else []
+        self.out.lost += remains.losses
+
+    def _chunks(self, found: Found, finder: Finder) -> None:
+        remains = found.remains
+        written = self._written.setdefault(remains.row.family, set())
+        for digest in sorted(remains.needed - written):
+            frame = remains.made.get(digest) or finder.chunks(remains.row.family, [digest])[digest]
+            self.builder.chunk(remains.row.family, digest, frame)
+            self.out.chunks += 1
+        written |= remains.needed
+
+    def _bury(self, last: int, deep: bool) -> None:
+        """Every place has a run, a tombstone or a fact that says that its run was deleted. Where neither is left, nobody knows what was there."""
+        for place in range(1, last + 1):
+            if place in self._heads or place in self._forgotten:
+                continue
+            stone = self.tombstones.get(place)
+            if stone is None:
+                stone = Tombstone.unknown(place, clock.now_us())
+                self._tell_of_a_run(place, deep)
+            self.builder.tombstone(stone)
+        self._total = shift(self._total, (), [stone.check for stone in self.tombstones.values()])
+        self.builder.finish(last, self.summary.last if self.summary.last in self._heads else None, self._entries())
+
+    def _tell_of_a_run(self, place: int, deep: bool) -> None:
+        names = [name for name in self.wreck.names(place) if name not in self._ids] if deep else []
+        if names and self.wreck.alive(place):
+            self.out.lost.append(Loss(names[0], "run", "neither its row nor its first records can be proven", name=f"number {place}"))
+        elif self.summary.buries:
+            self.out.lost.append(Loss(None, "run", "neither it nor its tombstone is left", name=f"number {place}"))
+
+    def _entries(self) -> list[Entry]:
+        """The feed as it was, and what repair added; a new one if it cannot be proven or has records that are not there."""
+        known = {place: last for place, last in self.feed.ends.items() if place in self._heads}
+        if self.feed.entries is not None and known.keys() == self._heads.keys():
+            return self.feed.entries + [(p, known[p] + 1, last - known[p]) for p, last in sorted(self._heads.items()) if last > known[p]]
+        reason = f"its order is lost: all records are fed anew, run by run, behind position {self.feed.end}"
+        if self._heads:
+            self.out.lost.append(Loss(None, "feed", reason))
+        # Positions are never used again: who has followed the old store sees everything once more, and misses nothing.
+        gone = [(0, 1, self.feed.end)] if self.feed.end else []
+        return gone + [(place, 1, last) for place, last in sorted(self._heads.items())]
+
+    def _tell_of_the_store(self) -> None:
+        lost, told = self.out.lost, self.summary
+        if told.unreadable:
+            lost.append(Loss(None, "bytes", f"the disk did not give {told.unreadable:,} bytes of the file"))
+        if told.behind:
+            lost.append(
+                Loss(
+                    None,
+                    "writes",
+                    f"{told.behind} {'write that was seen on this machine is' if told.behind == 1 else 'writes that were seen on this machine are'} not in it",
+                )
+            )
+        if told.total is None:
+            lost.append(Loss(None, "manifest", "it cannot be read: nobody can tell whether a run, tag or letter has vanished"))
+        elif told.total != self._total:
+            lost.append(
+                Loss(
+                    None,
+                    "manifest",
+                    "more stood in the store than was found: a tag, a letter, a retention, a schedule, the limits of a queue or a newer row of a run",
+                )
+            )
+
+
+def _dense(places: set[int]) -> list[int]:
+    """The places in order, up to the first that is far beyond the one before."""
+    found: list[int] = []
+    for place in sorted(places - {0}):
+        if place - (found[-1] if found else 0) > _MOST_UNKNOWN:
+            break
+        found.append(place)
+    return found

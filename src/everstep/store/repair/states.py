@@ -1,0 +1,154 @@
+"""Which checkpoints of a repaired run can be loaded; the others are marked as if they were pruned, and what is left of them stays.
+
+Relies on a way to fetch chunks that are known to be good. A base that has lost a chunk is no loss where the deltas before it say the
+same: then a new one is added in its place. So every checkpoint either loads, or says that it cannot. Never guesses a state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from typing import Any
+
+from everstep.codec.frame import Framer, unwrap
+from everstep.codec.values import Decoder
+from everstep.errors import Damaged, EverstepError
+from everstep.fields import Shape, field, replace
+from everstep.records import Base, Kind, Pruned, Record, RunRow
+from everstep.snapshot.delta import apply
+from everstep.snapshot.loader import Fetch, Loader
+from everstep.snapshot.saver import NO_DELTA, Saver
+from everstep.store.repair.report import Loss
+from everstep.store.retention.reachable import Reach
+
+_SHORT = 64  # a frame that says "no delta" is shorter than this, whatever its codec
+_STATE = (Kind.CHECKPOINT.value, Kind.BASE.value)
+
+
+class States(Shape):
+    """The checkpoints of one run. `row` needs to have its id and its key; `lost` says of numbers why their records are gone."""
+
+    row: RunRow
+    records: list[Record]
+    bases: list[Base]
+    mark: Pruned | None
+    lost: dict[int, str]
+    fetch: Fetch
+    framer: Framer
+    good: set[int] = field(default_factory=set)
+    needed: set[bytes] = field(default_factory=set)
+    """The chunks that the bases reach."""
+    made: dict[bytes, bytes] = field(default_factory=dict)
+    """New chunks, of bases that had to be added."""
+    losses: list[Loss] = field(default_factory=list)
+    _why: dict[int, str] = field(default_factory=dict)
+    _pruned: set[int] = field(default_factory=set)
+
+    def settle(self, now: int, reach: Reach) -> None:
+        """Find out what can be loaded, let go of bases that have lost something, and mark what cannot be."""
+        mark = self.mark
+        if mark is not None:  # an older version of a record may still have the body that was pruned
+            self.records = [r if r.kind not in _STATE or mark.has_body(r.seq) else self._without(r) for r in self.records]
+        bases = {base.number: base for base in self.bases if self._whole(base.body, base.number, reach)}
+        self._pruned = {r.number for r in self.records if r.kind == Kind.CHECKPOINT and r.body is None and r.number not in self.lost}
+        broken: set[int] = set()
+        known = True
+        for record in self.records:
+            if record.kind == Kind.CHECKPOINT:
+                known = (known and _has_delta(record)) or record.number in bases
+            elif record.kind == Kind.BASE and record.body is not None:
+                whole = self._whole(record.body, record.number, reach)
+                broken.update(() if whole else (record.seq,))
+                if known and not whole and record.number not in bases:
+                    known = self._replace(record, bases, broken)
+                known = known or whole
+            if known and record.kind in _STATE:
+                self.good.add(record.number)
+        self.bases = [base for _, base in sorted(bases.items())]
+        self.records = [self._without(record) if record.seq in broken else record for record in self.records]
+        self._mark(now)
+
+    def _whole(self, body: bytes, number: int, reach: Reach) -> bool:
+        """Whether all chunks of a base are there."""
+        try:
+            digests = reach.of([unwrap(body)])
+        except Damaged as error:
+            self._why[number] = f"its base has lost something: {error.message}"
+            return False
+        self.needed |= digests
+        return True
+
+    def _replace(self, record: Record, bases: dict[int, Base], broken: set[int]) -> bool:
+        """Add a base with the state that the deltas say, in the place of one that has lost something; False if they say none."""
+        saver = Saver(self.framer.wrap)
+        try:
+            saver.begin(self._value(record.number, bases, broken))
+            saved = saver.build(whole=True)
+        except EverstepError:
+            return False
+        assert saved.base is not None
+        self.made.update(saved.chunks)
+        self.needed.update(digest for digest, _ in saved.chunks)
+        bases[record.number] = Base.make(self.row.key, record.number, record.at, self.framer.wrap(saved.base))
+        return True
+
+    def _value(self, number: int, bases: dict[int, Base], broken: set[int]) -> Any:
+        """The state of a checkpoint that is known, from the newest base before it that is whole."""
+        loader = Loader(lambda digests: {**self.fetch(digests), **self.made}, unwrap)
+        sources = {r.number: r.body for r in self.records if r.kind == Kind.BASE and r.body is not None and r.seq not in broken}
+        sources |= {base.number: base.body for base in bases.values()}
+        source = max((n for n in sources if n <= number), default=0)
+        value: Any = loader.load(unwrap(sources[source])) if source else None
+        decoder = Decoder()
+        for record in self.records:
+            if record.kind == Kind.CHECKPOINT and source < record.number <= number:
+                value = apply(value, decoder.decode(unwrap(record.body or b"")))
+        return value
+
+    @staticmethod
+    def _without(record: Record) -> Record:
+        return replace(record, body=None)
+
+    def _mark(self, now: int) -> None:
+        """Say what is gone, so that it isn't taken for damage. What was pruned stays so, also where its bytes are still needed."""
+        last, mark = max((record.number for record in self.records), default=0), self.mark
+        pruned = {n for n in range(1, last + 1) if not mark.has_state(n)} if mark is not None else self._pruned - self.good
+        self._list(last, pruned)
+        self.good -= pruned
+        bodies = [record for record in self.records if record.kind in _STATE]
+        ranges = _runs_of(bodies, lambda record: record.body is None, lambda record: record.seq)
+        numbers = _runs_of(range(1, last + 1), lambda number: number not in self.good, lambda number: number)
+        if not ranges and not numbers:
+            self.mark = None
+        elif mark is None or (mark.ranges, mark.numbers, mark.key) != (ranges, numbers, self.row.key):
+            self.mark = Pruned.make(self.row.key, ranges, mark.freed if mark is not None else 0, now, numbers)
+
+    def _list(self, last: int, pruned: set[int]) -> None:
+        """List what was there before."""
+        fallen = 0
+        for number in range(1, last + 1):
+            own = self.lost.get(number) or self._why.get(number)
+            if number in self.good:
+                fallen = 0
+                if number in self.lost:
+                    self.losses.append(Loss(self.row.id, "note", "its state is there, but its note, tags and meta are lost", number))
+                continue
+            fallen = fallen if fallen and own is None else number
+            if number not in pruned or number in self.lost:
+                reason = own or (f"it stands on {self.row.id}@{fallen}, which is lost" if fallen < number else "its state is gone")
+                self.losses.append(Loss(self.row.id, "checkpoint", reason, number))
+
+
+def _has_delta(record: Record) -> bool:
+    if record.body is None or len(record.body) > _SHORT:
+        return record.body is not None
+    try:
+        return unwrap(record.body) != NO_DELTA
+    except EverstepError:
+        return False
+
+
+def _runs_of(items: Sequence[Any], gone: Callable[[Any], bool], place: Callable[[Any], int]) -> tuple[tuple[int, int], ...]:
+    """The first and the last of each row of items that are gone."""
+    rows = [list(group) for is_gone, group in groupby(items, gone) if is_gone]
+    return tuple((place(row[0]), place(row[-1])) for row in rows)

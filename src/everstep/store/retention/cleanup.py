@@ -1,0 +1,208 @@
+"""Cleaning up: deletes runs that ended long enough ago, prunes the others, frees their chunks, and gives the space back. By policy, and by schedule.
+
+Relies on `policies` for what holds for a run, and on `prune` and `gc` for the work. When it was last done is a fact of the store, `cleanup.last`:
+
+    {"at": µs, "complete": bool, "deleted": runs, "dropped": checkpoints, "freed": bytes, "given_back": bytes, "problems": count}
+
+Never deletes a run that is open, that a fork begins at, that has a protected tag, or whose caller may still ask for it.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Literal, get_args
+
+from everstep.backends.contract.core import Backend, Query
+from everstep.clock import clock
+from everstep.codec.frame import Framer
+from everstep.errors import Damaged, EverstepError, InvalidArgument
+from everstep.fields import Shape, field
+from everstep.records import RunRow
+from everstep.store.progress import Pace, Progress
+from everstep.store.refs import find_run
+from everstep.store.retention.delete_runs import Deleted, Deleter, forget_deleted
+from everstep.store.retention.gc import Collected, Collector, Foreseen, give_back, to_give_back
+from everstep.store.retention.policies import Policies, forget
+from everstep.store.retention.prune import PrunePlan, Pruner
+from everstep.store.retention.retention import PROTECTED, Retention
+from everstep.store.views import when
+
+Given = Retention | Mapping[str, Any] | None
+Schedule = Literal["manual", "on_open", "daily", "weekly", "monthly"]
+SCHEDULED_SECONDS = 5.0  # a program that opens its store doesn't wait longer than this; the next one goes on
+_LAST = "cleanup.last"
+_AT_ONCE = 500
+_PERIODS = {"daily": "%Y-%m-%d", "weekly": "%G-%V", "monthly": "%Y-%m"}
+
+
+class Cleaned(Shape):
+    """What a clean-up did; of a dry run, what it would do. `complete` is False if the time was over before all was done."""
+
+    deleted: list[Deleted] = field(default_factory=list)
+    pruned: PrunePlan = field(default_factory=PrunePlan)
+    collected: Collected = field(default_factory=Collected)
+    dry_run: bool = False
+    seconds: float = 0.0
+
+    @property
+    def complete(self) -> bool:
+        return self.pruned.complete and self.collected.complete
+
+    @property
+    def freed(self) -> int:
+        """Bytes of bodies and chunks that go, less those of bases that were added."""
+        return sum(run.bytes for run in self.deleted) + self.pruned.freed - self.pruned.added + self.collected.freed
+
+    @property
+    def given_back(self) -> int:
+        """Bytes that the store gave back to the system."""
+        return self.collected.given_back
+
+    @property
+    def problems(self) -> list[str]:
+        return [*self.pruned.problems, *self.collected.problems]
+
+    def __str__(self) -> str:
+        runs = f"{len(self.deleted)} {'run' if len(self.deleted) == 1 else 'runs'} {'would go' if self.dry_run else 'went'}"
+        return "\n".join([runs, *map(str, self.deleted), str(self.pruned), str(self.collected)])
+
+
+class Cleaner:
+    """Upkeep of one store. `default` is the policy that stands before the store's own; `protect` are tags beside those that always protect."""
+
+    def __init__(self, backend: Backend, framer: Framer, default: Retention | None, protect: Iterable[str]):
+        self._backend = backend
+        self._framer = framer
+        self._default = default
+        self._protected = (*PROTECTED, *protect)
+
+    def prune(self, given: Given, run: str | None, dry_run: bool, progress: Progress | None) -> PrunePlan:
+        pace = Pace(progress, None)
+        unread: list[str] = []
+        rows = rows_of(self._backend, unread) if run is None else [(0, find_run(self._backend, run))]
+        out = self._pruner(given).prune(rows, pace, dry_run=dry_run, whole=run is None)
+        out.unread = unread
+        pace.end("prune")
+        return out
+
+    def gc(self, dry_run: bool, compact: bool, progress: Progress | None) -> Collected:
+        pace = Pace(progress, None)
+        out = Collector(self._backend, pace).collect(dry_run)
+        if dry_run:
+            out.given_back = to_give_back(self._backend, out.freed)
+        else:
+            forget_deleted(self._backend, pace, out.problems)
+            out.given_back = self._backend.compact() if compact else give_back(self._backend, pace)
+        pace.end("gc")
+        return out
+
+    def _policies(self, given: Given) -> Policies:
+        return Policies(self._backend, self._default, None if given is None else Retention.parse(given))
+
+    def _pruner(self, given: Given, without: Collection[str] = ()) -> Pruner:
+        return Pruner(self._backend, self._framer, self._policies(given).of, self._protected, without)
+
+    def clean(self, given: Given, dry_run: bool, seconds: float | None, delete: Callable[[Sequence[RunRow]], set[bytes]]) -> Cleaned:
+        """All of it. `delete` removes runs and gives the keys of those that are gone."""
+        pace = Pace(None, seconds)
+        policies = self._policies(given)
+        out = Cleaned(dry_run=dry_run)
+        unread: list[str] = []
+        rows = rows_of(self._backend, unread)
+        deleter = Deleter(self._backend, policies, self._protected, delete if not dry_run else None, pace)
+        out.deleted = deleter.all(rows)
+        gone = deleter.gone
+        left = [(place, row) for place, row in rows if row.key not in gone]
+        without = {row.id for _, row in rows if row.key in gone}
+        out.pruned = self._pruner(given, without).prune(left, pace, dry_run=dry_run, whole=True)
+        out.pruned.unread = unread
+        out.collected = Collector(self._backend, pace, _foreseen(gone, left, out.pruned) if dry_run else None).collect(dry_run)
+        out.collected.complete = out.collected.complete and out.pruned.complete and not pace.over
+        if dry_run:
+            out.collected.given_back = to_give_back(self._backend, out.freed)
+        else:
+            forget_deleted(self._backend, pace, out.collected.problems)
+            out.collected.given_back = give_back(self._backend, pace)
+            for run in policies.runs():
+                if self._backend.run(run) is None:
+                    forget(self._backend, run)
+        out.seconds = pace.seconds
+        if not dry_run:
+            self._backend.set_fact(_LAST, _said(out))
+        return out
+
+
+def rows_of(backend: Backend, problems: list[str]) -> list[tuple[int, RunRow]]:
+    """Every run with its place, oldest first, proved. What is wrong with others is noted: nothing is done with them."""
+    found: list[tuple[int, RunRow]] = []
+    after, limit, last = 0, _AT_ONCE, backend.manifest().places
+    while after <= last:
+        try:
+            rows = backend.runs(Query(oldest_first=True, after=after, limit=limit))
+        except Damaged as error:
+            if limit == 1:
+                problems.append(error.message)
+                after += 1
+            limit = 1  # one row spoils its page: go up to it, and past it
+            continue
+        for after, row in rows:
+            if row.digest() == row.check:
+                found.append((after, row))
+            else:
+                problems.append(f"{row.id}: its row does not match its digest")
+        if len(rows) < limit:
+            break
+        limit = _AT_ONCE
+    return found
+
+
+def _foreseen(deleted: set[bytes], rows: list[tuple[int, RunRow]], pruned: PrunePlan) -> Foreseen:
+    keys = {row.id: row.key for _, row in rows}
+    out = Foreseen(deleted)
+    for plan in (plan for plan in pruned.runs if plan.problem is None):
+        out.stay[keys[plan.run]] = plan.stay
+        out.held[keys[plan.run]] = {digest for digests in plan.held.values() for digest in digests}
+    return out
+
+
+def _said(out: Cleaned) -> str:
+    about: dict[str, Any] = {"at": clock.now_us(), "complete": out.complete, "deleted": len(out.deleted), "dropped": out.pruned.dropped}
+    return json.dumps({**about, "freed": out.freed, "given_back": out.given_back, "problems": len(out.problems)})
+
+
+def check_schedule(schedule: Schedule) -> Schedule:
+    if schedule not in get_args(Schedule):
+        raise InvalidArgument(f"schedule={schedule!r:.60} is no schedule", remedy=f"Use {', '.join(get_args(Schedule))}.")
+    return schedule
+
+
+def last_time(backend: Backend) -> tuple[datetime, bool] | None:
+    """When it was cleaned up last, and whether to the end."""
+    try:
+        said = json.loads(backend.fact(_LAST) or "null")
+        return None if said is None else (when(said["at"]), bool(said["complete"]))
+    except (ValueError, TypeError, KeyError, OverflowError, OSError):
+        return None  # a label that cannot be read: it is done once more
+
+
+def is_due(backend: Backend, schedule: Schedule) -> bool:
+    """Whether a store that is opened now is to be cleaned up: once a day, week or month (UTC), and again if it did not come to an end."""
+    if schedule == "manual":
+        return False
+    last = last_time(backend)
+    if schedule == "on_open" or last is None or not last[1]:
+        return True
+    form = _PERIODS[schedule]
+    return last[0].strftime(form) != when(clock.now_us()).strftime(form)
+
+
+def clean_if_due(backend: Backend, schedule: Schedule, clean: Callable[..., Cleaned]) -> None:
+    """What opening a store with a schedule does. Best effort: a store that cannot be cleaned up can still be used, and says what is wrong then."""
+    try:
+        if is_due(backend, schedule):
+            clean(seconds=SCHEDULED_SECONDS)
+    except EverstepError as error:
+        warnings.warn(f"the clean-up of {backend.url} failed: {error.message}", stacklevel=3)

@@ -1,0 +1,152 @@
+"""What of one run can go: decisions, and the bodies that no checkpoint which stays needs. Reads, never writes.
+
+A load begins at a *source*, the newest base at or before a checkpoint, and needs every delta after it. So of the bodies between two
+sources all up to the newest checkpoint that is kept stay, and all beyond it go. What is not kept can't be loaded any more, also where its bodies
+have to stay for another one. Where the bodies that would stay for one kept checkpoint outweigh a base, it gets a base of its own. Before
+anything may go, every base that stays is proved whole.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+
+from everstep.backends.contract.core import Backend
+from everstep.codec.frame import Framer, unwrap
+from everstep.errors import DamagedRecord
+from everstep.fields import Shape, field
+from everstep.records import RunRow
+from everstep.snapshot.base import build_base
+from everstep.store.load import load
+from everstep.store.retention.reachable import Reach
+from everstep.store.retention.retention import Decision
+from everstep.store.retention.run_survey import Survey
+
+WORTH = 4096  # fewer bytes than this are not worth a load and a base
+MOST_AT_ONCE = 4 * 1024 * 1024  # the chunks of a base are written in one transaction, and writers wait for it
+
+
+class RunPlan(Shape):
+    """What goes from a run and what stays, each with its reason; `bases` are the checkpoints that get a base of their own.
+
+    `freed` counts the bytes of the bodies that go, `added` those of new bases and their chunks. With a `problem` nothing goes.
+    """
+
+    run: str
+    decisions: list[Decision] = field(default_factory=list)
+    bases: tuple[int, ...] = ()
+    freed: int = 0
+    added: int = 0
+    problem: str | None = None
+    stay: set[int] = field(default_factory=set, repr=False, compare=False)
+    """The checkpoints whose bodies stay."""
+    held: dict[int, set[bytes]] = field(default_factory=dict, repr=False, compare=False)
+    """The chunks that each new base reaches."""
+
+    @property
+    def kept(self) -> list[int]:
+        return [d.number for d in self.decisions if d.kept]
+
+    @property
+    def dropped(self) -> list[int]:
+        return [d.number for d in self.decisions if not d.kept]
+
+    def __str__(self) -> str:
+        if self.problem is not None:
+            return f"{self.run}: nothing goes: {self.problem}"
+        head = f"{self.run}: {len(self.dropped)} of {len(self.decisions)} checkpoints go, {self.freed:,} bytes"
+        return "\n  ".join([head, *map(str, self.decisions)])
+
+
+def family_reach(backend: Backend, family: bytes) -> Reach:
+    return Reach(lambda digests: backend.chunks(family, digests))
+
+
+def make_plan(backend: Backend, framer: Framer, survey: Survey, decisions: Sequence[Decision], reach: Reach) -> RunPlan:
+    """From what shall be kept to what stays and goes. Raises `Damaged` if a base that stays is not whole."""
+    plan = RunPlan(survey.row.id)
+    kept = [d.number for d in decisions if d.kept]
+    stay = needed(survey.sources, kept, survey.newest_base)
+    if len(kept) < len(decisions) or any(number not in stay for number, size in survey.sizes.items() if size):
+        held = {source: reach.of([base_content(backend, survey, source)]) for source in survey.sources if source in stay}
+        for number, digests, size in _additions(backend, framer, survey, kept, held):
+            plan.held[number] = digests
+            plan.added += size
+        plan.bases = tuple(plan.held)
+        stay = needed(sorted({*survey.sources, *plan.bases}), kept, survey.newest_base)
+    plan.stay = set(stay)
+    plan.decisions = [d if d.kept else _goes(d, stay.get(d.number)) for d in decisions]
+    plan.freed = sum(size for number, size in survey.sizes.items() if number not in stay)
+    return plan
+
+
+def _goes(decision: Decision, needed_by: int | None) -> Decision:
+    if needed_by is None:
+        return decision
+    return Decision(decision.number, False, f"{decision.reason}; its bytes stay, because {needed_by} builds on them", 0)
+
+
+def source_of(sources: list[int], number: int) -> int:
+    """Where a load of a checkpoint begins; 0: before the first one."""
+    place = bisect_right(sources, number)
+    return sources[place - 1] if place else 0
+
+
+def needed(sources: list[int], kept: list[int], newest_base: int) -> dict[int, int]:
+    """The checkpoints whose bodies stay, each with the newest checkpoint that needs them."""
+    top = {source_of(sources, number): number for number in kept}  # in order: the last one counts
+    out = {number: newest for source, newest in top.items() for number in range(max(1, source), newest + 1)}
+    if newest_base:
+        out.setdefault(newest_base, max(kept))
+    return out
+
+
+def base_content(backend: Backend, survey: Survey, source: int) -> bytes:
+    """The content of the base that a load begins at."""
+    for base in survey.bases:
+        if base.number == source:
+            return unwrap(base.body)
+    known = next(b for b in survey.bodies if b.base and b.there and b.number == source)
+    found = backend.records(survey.row.id, known.seq, known.seq)
+    if not found or found[0].body is None or found[0].body_digest != known.digest:
+        raise DamagedRecord(survey.row.id, known.seq, "it changed while it was looked at")
+    return unwrap(found[0].body)
+
+
+def build(backend: Backend, framer: Framer, row: RunRow, number: int) -> tuple[bytes, list[tuple[bytes, bytes]]]:
+    """A base for a checkpoint: its content, and all its chunks. Objects stay as they are stored: no upgrade slips in."""
+    built = build_base(load(backend, row, number).value, framer.wrap)
+    return built.root, list(built.chunks.items())
+
+
+def _additions(
+    backend: Backend, framer: Framer, survey: Survey, kept: list[int], held: Mapping[int, set[bytes]]
+) -> Iterator[tuple[int, set[bytes], int]]:
+    """The kept checkpoints for which a base of their own weighs less than what else would have to stay for them.
+
+    Gives for each the chunks that it reaches, and the bytes that come into the store with it.
+    """
+    row, counts = survey.row, Counter(digest for digests in held.values() for digest in digests)
+    stored = backend.chunk_sizes(row.family)
+    alone = row.family == row.key and not survey.labels.forks
+    for source, group in groupby(kept, lambda number: source_of(survey.sources, number)):
+        before = source - 1 if source else 0
+        for number in group:
+            first, before = before + 1, number
+            if number == source or (row.worker is not None and number > survey.newest_base):
+                continue  # it has a base, or its program will write one soon
+            instead = held[source] if first == source != survey.newest_base else set()  # the source's, which nobody else needs
+            gain = sum(survey.sizes.get(n, 0) for n in range(first, number) if n != survey.newest_base)
+            gain += sum(stored.get(d, 0) for d in instead if counts[d] == 1) if alone else 0
+            if gain <= WORTH:
+                continue
+            root, chunks = build(backend, framer, row, number)
+            made = {d: len(frame) for d, frame in chunks}
+            size = len(framer.wrap(root))
+            if sum(made.values()) > MOST_AT_ONCE or gain <= size + sum(n for d, n in made.items() if counts[d] <= (d in instead)):
+                continue
+            counts.update(made)
+            counts.subtract(instead)
+            yield number, set(made), size + sum(n for d, n in made.items() if d not in stored)

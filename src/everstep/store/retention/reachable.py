@@ -1,0 +1,118 @@
+"""Which chunks of a family are reached: from bases, and from the results, inputs and edited states in the journal.
+
+Relies on a way to fetch chunks; the format of references is that of `snapshot.tree`. Each chunk is fetched once, checked against
+its name and remembered by what it refers to, so that the hundredth base of a run costs only what is new in it. Damage is
+an error: who does not know everything that is reached must not free anything. Reads only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from ormsgpack import unpackb
+
+from everstep.codec.frame import unwrap
+from everstep.codec.values import Decoder
+from everstep.errors import DamagedChunk, DamagedFrame
+from everstep.records import Kind, Record
+from everstep.snapshot.loader import Fetch, Loader
+from everstep.store.journal.values import contents
+
+_AT_ONCE = 64
+_CONTAINER, _BYTES, _VALUE = "c", "b", "v"
+_CLASSES = {"l": _CONTAINER, "d": _CONTAINER, "s": _BYTES, "b": _BYTES, "a": _BYTES, "v": _VALUE}
+_WITH_RESULTS = (Kind.STEP.value, Kind.START.value, Kind.STATUS.value)
+Node = tuple[str, int, bytes]
+"""What a reference leads to: what stands at the bottom, how many levels of indexes stand above it, the digest at the top."""
+
+
+class Reach:
+    """Follows references from one family's bodies to the chunks."""
+
+    def __init__(self, fetch: Fetch):
+        self._loader = Loader(fetch, unwrap)
+        self._known: dict[Node, tuple[tuple[bytes, ...], tuple[Node, ...]]] = {}
+
+    def of(self, contents: Iterable[bytes]) -> set[bytes]:
+        """The digests of all chunks that these contents of bodies need."""
+        return self.below([node for content in contents for node in _references(content)])
+
+    def below(self, nodes: Sequence[Node]) -> set[bytes]:
+        found: set[bytes] = set()
+        seen = set(nodes)
+        todo = list(seen)
+        while todo:
+            self._learn([node for node in todo if node not in self._known])
+            after: list[Node] = []
+            for node in todo:
+                digests, inside = self._known[node]
+                found.update(digests)
+                after += [n for n in inside if n not in seen]
+                seen.update(inside)
+            todo = list(dict.fromkeys(after))
+        return found
+
+    def _learn(self, nodes: list[Node]) -> None:
+        """Look at chunks that were not met before."""
+        for node in nodes:
+            if node[0] == _VALUE:
+                self._known[node] = self._value(node[1], node[2])
+        plain = [node for node in nodes if node[0] != _VALUE]
+        for start in range(0, len(plain), _AT_ONCE):
+            part = plain[start : start + _AT_ONCE]
+            for node, content in zip(part, self._loader.contents([node[2] for node in part]), strict=True):
+                self._known[node] = ((node[2],), tuple(_inside(node, content)))
+
+    def _value(self, level: int, digest: bytes) -> tuple[tuple[bytes, ...], tuple[Node, ...]]:
+        """A value in pieces: only all of them together tell what it refers to."""
+        names: list[bytes] = []
+        row = [digest]
+        for _ in range(level):
+            names += row
+            row = [d for top, content in zip(row, self._loader.contents(row), strict=True) for d in _entries(top, content)]
+        return (*names, *row), tuple(_references(b"".join(self._loader.contents(row))))
+
+
+def _inside(node: Node, content: bytes) -> Iterator[Node]:
+    what, level, digest = node
+    if level:
+        return ((what, level - 1, d) for d in _entries(digest, content))
+    return iter(_references(content)) if what == _CONTAINER else iter(())
+
+
+def _entries(digest: bytes, content: bytes) -> list[bytes]:
+    """The digests in an index."""
+    try:
+        found = [bytes(entry[0]) for entry in unpackb(content)]
+    except (ValueError, TypeError, IndexError, KeyError) as error:
+        raise DamagedChunk(digest, "it is no index") from error
+    return found
+
+
+def _references(content: bytes) -> list[Node]:
+    """Every reference that stands anywhere in an encoded value."""
+    found: list[Node] = []
+    Decoder(_noting(found)).decode(content)
+    return found
+
+
+def _noting(found: list[Node]) -> Callable[[bytes], None]:
+    def note(data: bytes) -> None:
+        try:
+            kind, _, level, digest = unpackb(data)
+            what = _CLASSES[kind]
+        except (ValueError, TypeError, KeyError) as error:
+            raise DamagedFrame("a reference that this program does not know") from error
+        if type(level) is not int or type(digest) is not bytes or level < 0:
+            raise DamagedFrame("a reference without level and digest")
+        if digest:
+            found.append((what, level, digest))
+
+    return note
+
+
+def contents_of(record: Record) -> list[bytes]:
+    """The contents in a record's body in which references may stand; none where the body was pruned."""
+    if record.kind == Kind.BASE:
+        return [] if record.body is None else [unwrap(record.body)]
+    return contents(record)[1] if record.kind in _WITH_RESULTS else []

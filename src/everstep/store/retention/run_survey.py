@@ -1,0 +1,216 @@
+"""A run from its first record to its head, proved by the chain, without its bodies: what pruning and gc decide about.
+
+Relies on a backend and on `records`. Any damage is an error, also a body that is gone without having been pruned: nothing is
+dropped or freed on the word of a run that does not prove itself. Reads only, in batches; others may write meanwhile.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Collection, Iterator
+
+from everstep.backends.contract.core import Backend, Query
+from everstep.codec.frame import unwrap
+from everstep.errors import Conflict, Damaged, DamagedRecord, DamagedRun
+from everstep.fields import Shape, field
+from everstep.records import ZERO, Base, Kind, Pruned, Record, RunRow, record_fault
+from everstep.snapshot.saver import NO_DELTA
+from everstep.store.journal.entries import said_in
+from everstep.store.refs import verified
+from everstep.store.retention.retention import Point
+from everstep.store.views import asked_for, header_of
+
+_AT_ONCE = 500
+_TRIES = 5
+_PRUNABLE = (Kind.CHECKPOINT.value, Kind.BASE.value)
+_SHORT = 64  # a frame that says "no delta" is shorter than this, whatever its codec
+
+
+class Body(Shape):
+    """The body of a checkpoint or base record: where it is and how long. `length` is 0 where it was dropped."""
+
+    seq: int
+    number: int
+    base: bool
+    length: int
+    digest: bytes
+    there: bool
+    nothing: bool = False
+    """A checkpoint that says no delta: it is only known by its base."""
+
+
+class Labels(Shape):
+    """What anybody may add to a run at any time, and what may keep a checkpoint: tags by number, and forks by id."""
+
+    tags: dict[int, list[str]]
+    forks: dict[str, int]
+
+    def on(self, numbers: set[int]) -> set[tuple[int, str]]:
+        """Those on some checkpoints only."""
+        tags = {(number, name) for number, names in self.tags.items() if number in numbers for name in names}
+        return tags | {(number, fork) for fork, number in self.forks.items() if number in numbers}
+
+
+class Survey(Shape):
+    """What has to be known of a run to decide what of it can go."""
+
+    row: RunRow
+    mark: Pruned | None = None
+    bodies: list[Body] = field(default_factory=list)
+    bases: list[Base] = field(default_factory=list)
+    points: list[Point] = field(default_factory=list)
+    """The checkpoints that can be loaded."""
+    sizes: dict[int, int] = field(default_factory=dict)
+    """The bytes of all bodies of each checkpoint: its own, that of a base behind it, that of an added one."""
+    pinned: dict[int, str] = field(default_factory=dict)
+    """The checkpoints that stay whatever the rules say, and why."""
+    journal: int = 0
+    """Bytes of all other bodies, which always stay."""
+    labels: Labels = field(default_factory=lambda: Labels({}, {}))
+    sources: list[int] = field(default_factory=list)
+    """The checkpoints that a load can begin at."""
+    newest_base: int = 0
+    """That of the newest base record. Its bodies always stay: a program that has the run open goes on from its chunks."""
+
+
+def survey(backend: Backend, row: RunRow, without: Collection[str] = ()) -> Survey:
+    """Look at a run, again if somebody else pruned it meanwhile. Raises `Damaged` if anything is wrong with it.
+
+    `without`: ids of forks that are taken as deleted.
+    """
+    for _ in range(_TRIES):
+        found = Survey(verified(row), mark_of(backend, row))
+        _look(backend, found, without)
+        if mark_of(backend, row) == found.mark:
+            _prove(found)
+            return found
+    raise Conflict(f"run {row.id!r} is pruned by somebody else at the same time", remedy="Try again when that has ended.")
+
+
+def proved(backend: Backend, row: RunRow) -> Iterator[Record]:
+    """Every record up to the head of the row, each matching its digest, the last one matching the row."""
+    before, seq, number = ZERO, 0, 0
+    while seq < row.head_seq:
+        batch = backend.records(row.id, seq + 1, min(seq + _AT_ONCE, row.head_seq))
+        if not batch:
+            raise DamagedRecord(row.id, seq + 1, "it is gone")
+        for record in batch:
+            number += record.kind == Kind.CHECKPOINT
+            fault = f"record {seq + 1} before it is gone" if record.seq != seq + 1 else record_fault(before, record)
+            if fault or record.number != number:
+                raise DamagedRecord(row.id, record.seq, fault or f"it counts {record.number} checkpoints where there are {number}")
+            before, seq = record.digest, record.seq
+            yield record
+    if before != row.head_digest or number != row.checkpoints:
+        raise DamagedRun(f"the records of run {row.id!r} do not end where its row says")
+
+
+def refuse_vanished(row: RunRow, records: list[tuple[int, str]], mark: Pruned | None) -> None:
+    """`records` are seq and kind of those without a body: each must have been pruned. Give a mark that was read after them."""
+    starts = [first for first, _ in mark.ranges] if mark is not None else []
+    for seq, kind in records:
+        place = bisect_right(starts, seq) - 1
+        if kind not in _PRUNABLE or place < 0 or mark is None or mark.ranges[place][1] < seq:
+            raise DamagedRecord(row.id, seq, "its body is gone, and it was not pruned")
+
+
+def mark_of(backend: Backend, row: RunRow) -> Pruned | None:
+    """The run's prune mark, if it is what was stored."""
+    mark = backend.pruned(row.id)
+    if mark is not None and (mark.key != row.key or mark.digest() != mark.check):
+        raise DamagedRun(f"the prune mark of run {row.id!r} does not match its digest")
+    return mark
+
+
+def bases_of(backend: Backend, row: RunRow) -> list[Base]:
+    """The bases that prune added to a run, if they are what was stored."""
+    found = backend.bases(row.id)
+    for base in found:
+        if base.key != row.key or base.digest() != base.check or not base.number >= 1:
+            raise DamagedRun(f"the added base for {row.id}@{base.number} does not match its digest")
+    return found
+
+
+def gone(backend: Backend, row: RunRow) -> bool:
+    """Whether a run was deleted since its row was read, so that what looks like damage is none."""
+    now = backend.run(row.id)
+    return now is None or now.key != row.key
+
+
+def labels_of(backend: Backend, row: RunRow) -> Labels:
+    """The tags of a run's checkpoints, proved, and the runs that begin at one of them."""
+    tags: dict[int, list[str]] = {}
+    for tag in backend.tags(row.id):
+        if tag.key != row.key or tag.digest() != tag.check:
+            raise DamagedRun(f"the tag {tag.name!r} of run {row.id!r} does not match its digest")
+        tags.setdefault(tag.number, []).append(tag.name)
+    forks = backend.runs(Query(parent=row.id, oldest_first=True))
+    return Labels(tags, {fork.id: fork.parent_number for _, fork in forks if fork.parent_number > 0})
+
+
+def _look(backend: Backend, found: Survey, without: Collection[str]) -> None:
+    row = found.row
+    meta: dict[int, tuple[int, tuple[str, ...], str | None]] = {}
+    for record in proved(backend, row):
+        if record.kind in _PRUNABLE:
+            found.bodies.append(_body(record))
+            if record.kind == Kind.CHECKPOINT:
+                meta[record.number] = (record.at, record.tags, record.meta)
+        elif record.body is None:
+            raise DamagedRecord(row.id, record.seq, "its body is gone, and it was not pruned")
+        else:
+            found.journal += len(record.body)
+            if record.kind == Kind.START and said_in(record).get("edited"):
+                found.pinned[1] = "the edited state that this fork begins with"
+    found.bases = bases_of(backend, row)
+    records = {b.number for b in found.bodies if b.base and b.there}
+    found.sources = sorted(records | {base.number for base in found.bases})
+    found.newest_base = max(records, default=0)
+    found.labels = labels = labels_of(backend, row)
+    labels.forks = {fork: number for fork, number in labels.forks.items() if fork not in without}
+    for body in found.bodies:
+        found.sizes[body.number] = found.sizes.get(body.number, 0) + body.length
+    for base in found.bases:
+        found.sizes[base.number] = found.sizes.get(base.number, 0) + len(base.body)
+    for number in _loadable(found):
+        at, tags, text = meta[number]
+        kind = str(header_of(text).get("kind", "manual"))
+        names = tuple(dict.fromkeys((*tags, *labels.tags.get(number, ()))))
+        found.points.append(Point(number, at, kind, names, found.sizes[number]))
+    _pin(found, labels, meta[row.checkpoints][2] if row.checkpoints else None)
+
+
+def _body(record: Record) -> Body:
+    body = record.body
+    nothing = body is not None and len(body) < _SHORT and record.kind == Kind.CHECKPOINT and unwrap(body) == NO_DELTA
+    there, base = body is not None, record.kind == Kind.BASE
+    return Body(record.seq, record.number, base, len(body or b""), record.body_digest, there, nothing)
+
+
+def _loadable(found: Survey) -> list[int]:
+    """The checkpoints that were not pruned and that a load finds all it needs for: a base of their own, or deltas since one."""
+    sources, out, before = set(found.sources), [], 0
+    for body in found.bodies:
+        if not body.base and (body.number in sources or (before == body.number - 1 and body.there and not body.nothing)):
+            before = body.number
+            if found.mark is None or found.mark.has_state(before):
+                out.append(before)
+    return out
+
+
+def _pin(found: Survey, labels: Labels, head: str | None) -> None:
+    """What stays whatever the rules say, beside the head."""
+    pinned, row = found.pinned, found.row
+    if row.checkpoints and not asked_for(head):
+        pinned.setdefault(int(header_of(head).get("base", 0)), "the run goes on from it")
+    for fork, number in labels.forks.items():
+        pinned.setdefault(number, f"fork {fork} begins here")
+
+
+def _prove(found: Survey) -> None:
+    """The newest state must be there, and every body that is not must be in the mark."""
+    row = found.row
+    kinds = [(b.seq, Kind.BASE.value if b.base else Kind.CHECKPOINT.value) for b in found.bodies if not b.there]
+    refuse_vanished(row, kinds, found.mark)
+    if row.checkpoints and (not found.points or found.points[-1].number != row.checkpoints):
+        raise Damaged(f"the newest checkpoint of run {row.id!r} cannot be loaded: what it stands on is gone")

@@ -1,0 +1,97 @@
+"""Which checkpoints have to go so that no more than `max_bytes` are stored: the oldest first, over all runs that the limit is for.
+
+What a checkpoint weighs is what is free once it has gone, and that depends on the others: a delta stays while a later checkpoint stands on it, a chunk
+while any base of the family reaches it. So each body and each chunk is given the place in the order at which the last one that
+needs it goes, and then they are added up. Bases that pruning adds are left out of it: they only make what stays smaller. Reads only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import inf
+
+from everstep.backends.contract.core import Backend
+from everstep.fields import Shape, field
+from everstep.records import Kind
+from everstep.store.retention.plan import base_content, source_of
+from everstep.store.retention.reachable import Reach, contents_of
+from everstep.store.retention.retention import Decision, fewest
+from everstep.store.retention.run_survey import Survey, proved
+
+
+class Member(Shape):
+    """One run that counts: what was decided about it, and whether the limit may have more of it dropped. `place`: that of its creation."""
+
+    survey: Survey
+    decisions: list[Decision]
+    governed: bool
+    place: int
+    held: dict[int, set[bytes]]
+    """The chunks that each base reaches; at 0, those that the journal does."""
+    gone: dict[int, float] = field(default_factory=dict)
+    """When each checkpoint goes: after so many in the order, 0 for those that go anyway, inf for those that stay."""
+
+
+def crowded_out(backend: Backend, members: list[Member], other: int, limit: int) -> dict[bytes, set[int]]:
+    """The checkpoints that have to go, by the key of their run. `other`: bytes that count, and that nobody can look into."""
+    order = sorted((at, m.place, d.number, m) for m in members for at, d in _candidates(m))
+    for m in members:
+        m.gone = {d.number: inf if d.kept else 0 for d in m.decisions}
+    for place, (_, _, number, m) in enumerate(order):
+        m.gone[number] = place + 1
+    weights: list[tuple[int | None, int]] = [(None, other)]
+    weights += [(None if place == inf else int(place), size) for place, size in _weights(backend, members)]
+    out: dict[bytes, set[int]] = {}
+    for _, _, number, m in order[: fewest(weights, len(order), limit)]:
+        out.setdefault(m.survey.row.key, set()).add(number)
+    return out
+
+
+def _candidates(member: Member) -> Iterator[tuple[int, Decision]]:
+    """What may go, with a time that never falls within a run: order is that of numbers, whatever the clock did."""
+    latest = 0
+    for point, decision in zip(member.survey.points, member.decisions, strict=True):
+        latest = max(latest, point.at)
+        if member.governed and decision.kept and not decision.firm:
+            yield latest, decision
+
+
+def held_by(backend: Backend, found: Survey, reach: Reach) -> dict[int, set[bytes]]:
+    """The chunks that a run needs, by the base that needs them; those at 0 are needed by its journal."""
+    journal = [c for record in proved(backend, found.row) if record.kind != Kind.BASE for c in contents_of(record)]
+    bases = {source: reach.of([base_content(backend, found, source)]) for source in found.sources}
+    return {0: reach.of(journal), **bases}
+
+
+def _weights(backend: Backend, members: list[Member]) -> Iterator[tuple[float, int]]:
+    """When bytes are free, and how many."""
+    families: dict[bytes, dict[bytes, float]] = {}
+    for m in members:
+        free = _free(m)
+        yield inf, m.survey.journal
+        yield from ((free[number], size) for number, size in m.survey.sizes.items())
+        needed = families.setdefault(m.survey.row.family, {})
+        for source, digests in m.held.items():
+            for digest in digests:
+                needed[digest] = max(free[source], needed.get(digest, 0))
+    for family, needed in families.items():
+        stored = backend.chunk_sizes(family)
+        yield from ((place, stored.get(digest, 0)) for digest, place in needed.items())
+
+
+def _free(member: Member) -> dict[int, float]:
+    """When the bodies of each checkpoint are free: when all that stand on it have gone. At 0: never."""
+    found, out, last, before = member.survey, {0: inf}, 0.0, -1
+    for number in sorted(found.sizes, reverse=True):
+        source = source_of(found.sources, number)
+        last = max(last if source == before else 0, member.gone.get(number, 0))
+        out[number], before = last, source
+    if found.newest_base:
+        out[found.newest_base] = inf
+    return out
+
+
+def dropped_by_limit(decisions: list[Decision], numbers: set[int], limit: int) -> list[Decision]:
+    """The decisions with those changed that the limit says; what was tagged or forked since that was found out stays."""
+    reason = f"max_bytes={limit:,}"
+    return [Decision(d.number, False, reason, d.bytes) if d.number in numbers and not d.firm else d for d in decisions]

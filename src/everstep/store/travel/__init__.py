@@ -1,0 +1,1 @@
+"""Going through a run's past: differences, who changed what, forks."""

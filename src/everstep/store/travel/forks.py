@@ -1,0 +1,157 @@
+"""Forks: new runs that begin where another one was, with its journal up to there, so that they can be played back.
+
+The records are copied, not referred to: a fork stays whole when its parent is deleted. Chunks are shared by the family.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from everstep.backends.contract.core import Backend
+from everstep.codec.frame import Framer, unwrap
+from everstep.errors import InvalidArgument, NotFound
+from everstep.ids import check_id, new_id
+from everstep.records import Kind, Record, RunRow, Status
+from everstep.snapshot.saver import Saver
+from everstep.store import load
+from everstep.store.chain import Chain, Entry, new_row
+from everstep.store.journal.driven import driven_in
+from everstep.store.journal.entries import Chunks, read, result_body, said_in
+from everstep.store.views import header_of, with_header
+
+Edit = Mapping[Any, Any] | Callable[[Any], Any]
+_ENTRIES = frozenset({Kind.STEP.value, Kind.GATE.value, Kind.ANSWER.value, Kind.TIMER.value, Kind.EVENT.value})
+
+
+def fork(backend: Backend, framer: Framer, row: RunRow, number: int, id: str | None, edit: Edit | None, mask: Any = None) -> RunRow:
+    """A run that begins at a checkpoint. `mask` is what an edited state goes through before it is stored."""
+    origin = load.checkpoint_record(backend, row, number)
+    return _make(backend, framer, row, origin, _before(backend, row, origin), id, edit, mask)
+
+
+def fork_before(backend: Backend, framer: Framer, row: RunRow, address: str, id: str | None) -> RunRow:
+    """A run of the same workflow that begins just before a recorded step: what came before it is kept, all else runs again."""
+    records = read(backend, row, 1)
+    places = [r.seq for r in records if r.kind in (Kind.STEP, Kind.GATE, Kind.ANSWER, Kind.TIMER) and r.note == address]
+    if not places:
+        known = ", ".join(dict.fromkeys(str(r.note) for r in records if r.kind == Kind.STEP)) or "none"
+        raise NotFound(f"run {row.id!r} has no recorded step {address!r}", remedy=f"Its steps are: {known[:500]}.")
+    first = places[0]
+    mark = load.prune_mark(backend, row)  # the code of the workflow rebuilds the state: an older one will do, or none
+    saves = [r for r in records if r.kind == Kind.CHECKPOINT and r.seq < first and (mark is None or mark.has_state(r.number))]
+    return _make(backend, framer, row, saves[-1] if saves else None, [r for r in records if r.seq < first], id, None)
+
+
+def _before(backend: Backend, row: RunRow, origin: Record) -> list[Record]:
+    """What a fork takes over: all of a workflow's journal, of a loop of one's own only the steps that have a key."""
+    if row.workflow is not None:
+        records = load.checked(backend, row, 1, origin.seq - 1)
+        if "workflow" in _start_of(records):
+            return records
+    return [record for record in load.checked(backend, row, 1, origin.seq) if _has_key(record)]
+
+
+def _make(
+    backend: Backend, framer: Framer, row: RunRow, origin: Record | None, records: list[Record], id: str | None, edit: Edit | None,
+    mask: Any = None,
+) -> RunRow:  # fmt: skip
+    about = _start_of(records)
+    workflow = "workflow" in about
+    if workflow:
+        about |= {name: value for name, value in driven_in(said_in(records[0]), records)._asdict().items() if name in about}
+    if workflow and edit is not None and origin is not None and not _by_hand(origin):
+        raise InvalidArgument(
+            f"{row.id}@{origin.number} was not made by the code of the workflow, so an edited state would be lost: its code rebuilds the state",
+            remedy="Fork at a checkpoint that the workflow asks for, or run a step again: store.resume(run_id, from_step=...).",
+        )
+    child = new_row(
+        check_id(id) if id is not None else f"{row.id[:180]}-{new_id(6)}", row.family,
+        workflow=row.workflow, session=row.session, tags=row.tags, meta=row.meta, parent=row.id,
+        parent_number=origin.number if origin is not None else 0,
+    )  # fmt: skip
+    chain = Chain(framer, child, None)
+    saves = _saves(records, origin) if workflow else 0
+    edits, chunks = _edits(backend, framer, row, records, saves) if workflow else ([], [])
+    where = {"number": origin.number, "digest": origin.digest} if origin is not None else {}
+    kept = {"saves": saves, "edited": edit is not None, **({"edits": edits} if edits else {})} if workflow else {}
+    chain.start(**about, parent=row.id, **where, **kept)
+    chain.chunks(chunks)
+    chain.entries([_copy(r) for r in records if r.kind in _ENTRIES and r.body is not None and (workflow or _has_key(r))])
+    if origin is not None:
+        header = {k: v for k, v in header_of(origin.meta).items() if k in ("counts", "many", "used", "step", "progress")}
+        saver = Saver(framer.wrap)
+        state = _edited(load.load(backend, row, origin.number).revived(), edit)
+        saver.begin(state if mask is None else mask(state))
+        chain.checkpoint(saver.build(whole=True), f"fork of {row.id}@{origin.number}", (), with_header(None, header))
+    again = _again(read(backend, row, 1), records) if workflow else []
+    chain.status(Status.WAITING, **({"steps": again} if again else {}))
+    commit = chain.commit()
+    backend.commit(commit)
+    return commit.run
+
+
+def _start_of(records: list[Record]) -> dict[str, Any]:
+    """What the first record of a workflow's run says about it."""
+    said = said_in(records[0]) if records and records[0].seq == 1 else {}
+    return {k: said[k] for k in ("workflow", "version", "input", "input_digest", "definition") if k in said}
+
+
+def _saves(records: list[Record], origin: Record | None) -> int:
+    """How often the program had asked for a checkpoint by then. A fork's own first one was asked for by nobody, and stands for those before it."""
+    said = said_in(records[0])
+    saves = {r.seq for r in (*records, origin) if r is not None and r.kind == Kind.CHECKPOINT and _by_hand(r)}
+    made = len(saves)
+    if not said.get("number"):
+        return made
+    return int(said.get("saves", 0)) + made - 1 if made else 0
+
+
+def _edits(backend: Backend, framer: Framer, row: RunRow, records: list[Record], saves: int) -> tuple[list[Any], Chunks]:
+    """The states that were put in place of the program's own at earlier forks, each with the save where that was, as far as they are taken over."""
+    said = said_in(records[0])
+    edits = [edit for edit in said.get("edits", ()) if edit[0] < saves]
+    place = int(said.get("saves", 0)) - 1
+    if not said.get("edited") or not 0 <= place < saves:
+        return edits, []
+    form, data, chunks = result_body(load.load(backend, row, 1).revived(), "the edited state", framer.wrap)
+    return [*edits, [place, form, data]], chunks
+
+
+def _again(everything: list[Record], records: list[Record]) -> list[str]:
+    """The steps whose newest record is a failure that failed the run: they run again, in a fork as in the run itself."""
+    newest = {r.note: r.seq for r in records if r.kind == Kind.STEP}
+    found: dict[str, None] = {}
+    latest: dict[str | None, int] = {}
+    for record in everything:
+        if record.kind == Kind.STEP:
+            latest[record.note] = record.seq
+        elif record.kind == Kind.STATUS:
+            found.update(dict.fromkeys(a for a in said_in(record).get("steps", ()) if a in newest and latest.get(a) == newest[a]))
+    return list(found)
+
+
+def _copy(record: Record) -> Entry:
+    return Entry(record.kind, unwrap(record.body or b""), record.note)
+
+
+def _has_key(record: Record) -> bool:
+    return record.kind == Kind.STEP and record.note is not None and "@" in record.note
+
+
+def _by_hand(record: Record) -> bool:
+    return bool(header_of(record.meta).get("kind", "manual") == "manual")
+
+
+def _edited(state: Any, edit: Edit | None) -> Any:
+    if edit is None:
+        return state
+    if callable(edit):
+        changed = edit(state)
+        return state if changed is None else changed
+    if not isinstance(edit, Mapping):
+        raise InvalidArgument(f"{edit!r:.60} is no edit", remedy="Give a dict of top-level keys, or a function.")
+    if not isinstance(state, dict):
+        raise InvalidArgument(f"the state is a {type(state).__name__}, so keys cannot be set in it", remedy="Give a function as edit=.")
+    state.update(edit)
+    return state

@@ -1,0 +1,18 @@
+"""What happened to a state: differences between checkpoints."""
+
+from __future__ import annotations
+
+from everstep.backends.contract.core import Backend
+from everstep.codec.values import revived
+from everstep.records import RunRow
+from everstep.snapshot.diff import Change, between
+from everstep.store.load import load
+
+
+def diff(backend: Backend, a: tuple[RunRow, int], b: tuple[RunRow, int]) -> list[Change]:
+    """The changes from one checkpoint to another: what differs between the two states, whatever was done in between."""
+    old, new = load(backend, *a), load(backend, *b)
+    found = between(old.value, new.value)
+    if not old.objects and not new.objects:
+        return found
+    return [Change(c.path, c.kind, revived(c.before), revived(c.after)) for c in found]

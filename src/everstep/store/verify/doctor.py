@@ -1,0 +1,325 @@
+"""Looks for what is unsafe, wasteful or left over in a store, and says what to do about it. Reads only, and never fails for damage.
+
+The backend tells about its engine and its place (`Upkeep.health`); the rest is read from runs, manifest and facts. It looks at settings
+and leftovers; whether the data is whole is a matter of `verify`, of which it says when it was last done.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from everstep import clock as clocks
+from everstep import system
+from everstep.backends.contract.core import Backend, Query
+from everstep.backends.contract.queues import LIMITS, Limits
+from everstep.codec.frame import Framer
+from everstep.errors import EverstepError, StoreClosed
+from everstep.fields import Shape, field
+from everstep.records import RunRow, Status
+from everstep.store.verify import server
+from everstep.store.verify.findings import Checkup, Finding, Level
+from everstep.store.verify.full_copy_estimate import naive_size, shown_size
+
+_AT_ONCE = 500
+_SAFE_SQLITE = (3, 51, 3)
+_UNFINISHED = (Status.QUEUED.value, Status.RUNNING.value, Status.WAITING.value)
+_LEAST_FREE, _LITTLE_FREE = 16 * 1024 * 1024, 256 * 1024 * 1024
+_LARGE_WAL = 256 * 1024 * 1024
+_DAY_US = 86_400 * 1_000_000
+_OLD_US = 30 * _DAY_US
+_IDLE_MINUTES = 10
+
+
+_NAMES = {"verified": "verify", "cleaned": "cleanup"}  # the findings of parts that are named otherwise
+
+
+class _Seen(Shape):
+    """What a walk over all runs came to."""
+
+    runs: list[tuple[int, RunRow]] = field(default_factory=list)
+    """Those with the most stored, with their places."""
+    statuses: Counter[str] = field(default_factory=Counter)
+    stale: list[str] = field(default_factory=list)
+    """Runs whose lease is held by nobody who lives."""
+    left: list[str] = field(default_factory=list)
+    """Runs that are called running, and nobody drives them."""
+    newest: int = 0
+    stored: int = 0
+
+
+def doctor(backend: Backend, framer: Framer) -> Checkup:
+    return _Doctor(backend, framer).all()
+
+
+class _Doctor:
+    def __init__(self, backend: Backend, framer: Framer):
+        self._backend = backend
+        self._framer = framer
+        self._health: dict[str, Any] = {}
+        self._seen = _Seen()
+        self._now = clocks.clock.now_us()
+
+    def all(self) -> Checkup:
+        checkup = Checkup()
+        parts: tuple[Callable[[], Iterator[Finding]], ...] = (
+            self._system, self._engine, self._place, self._space, self._left_behind, self._witness, self._manifest, self._runs, self._queues, self._size, self._verified, self._cleaned,
+        )  # fmt: skip
+        try:
+            self._health = self._backend.health()
+        except StoreClosed:
+            raise
+        except EverstepError as error:
+            checkup.findings.append(_damaged("engine", error))
+        for part in parts:
+            try:
+                checkup.findings += part()
+            except StoreClosed:
+                raise
+            except EverstepError as error:
+                name = part.__name__.strip("_")
+                checkup.findings.append(_damaged(_NAMES.get(name, name), error))
+        return checkup
+
+    def _system(self) -> Iterator[Finding]:
+        if "path" not in self._health:
+            return  # a server or memory: nothing here depends on this system
+        name, tested = system.name(), " and ".join(system.TESTED)
+        sync = "F_FULLFSYNC" if system.needs_full_sync() else "fsync"
+        boot = "each boot has an id" if clocks.clock.boot_id() != system.UNKNOWN_BOOT else "boots have no id, so leases end by lock or time"
+        paths = "noticed" if system.has_marks() else "noticed for hard links only"
+        said = f"{name}: {sync} writes to the disk, {boot}, a second path to the store is {paths}"
+        yield Finding("ok", "system", said if name in system.TESTED else f"{said}; the test suites were run on {tested} only")
+
+    def _engine(self) -> Iterator[Finding]:
+        health = self._health
+        if version := health.get("version"):
+            yield _engine_version(str(health.get("engine")), str(version))
+        if mode := health.get("journal_mode"):
+            good = mode == "wal"
+            remedy = None if good else "Open it once where it can be written: Everstep sets it to wal."
+            yield Finding("ok" if good else "warn", "journal mode", f"the journal mode is {mode}", remedy)
+        if sync := health.get("synchronous"):
+            good = sync in ("full", "extra")
+            remedy = str(health.get("sync_remedy", "Update Everstep, or find out who changes it."))
+            said = "every commit is synced" if good else f"{_sync(health)}: a save that returned may be lost when the power fails"
+            yield Finding("ok" if good else "bad", "sync", said, None if good else remedy)
+        if health.get("read_only"):
+            remedy = str(health.get("write_remedy", "Check who owns the file and its folder."))
+            yield Finding("warn", "writing", f"the store cannot be written: {health['read_only']}", remedy)
+        yield from server.findings(health)
+
+    def _place(self) -> Iterator[Finding]:
+        kind, health = self._health.get("file_system"), self._health
+        if health.get("network"):
+            said = f"it lies on a network file system ({kind}), where locks and shared memory do not work as SQLite needs them"
+            yield Finding("bad", "file system", said, "Move the store to a disk of the machine that uses it.")
+        elif health.get("volatile"):
+            said = f"it lies in memory ({kind or health.get('engine')}) and is gone when the machine or the program ends"
+            yield Finding("warn", "file system", said, "Move it to a disk, unless that is meant.")
+        elif "network" in health:
+            yield Finding("ok", "file system", f"it lies on a local file system ({kind or 'of a kind that the system does not tell'})")
+        if "file_mode" in health:
+            yield _permissions(int(health["file_mode"]), int(health.get("folder_mode", 0o700)))
+
+    def _space(self) -> Iterator[Finding]:
+        health = self._health
+        if "disk_free" in health:
+            free = int(health["disk_free"])
+            level: Level = "bad" if free < _LEAST_FREE else "warn" if free < _LITTLE_FREE else "ok"
+            remedy = None if level == "ok" else "Make room: store.cleanup() gives back what retention does not keep."
+            yield Finding(level, "free space", f"{shown_size(free)} are free on its disk", remedy)
+        if "free_pages" in health:
+            free = int(health["free_pages"]) * int(health["page_size"])
+            whole = int(health["pages"]) * int(health["page_size"])
+            much = free > max(_LEAST_FREE, whole // 4)
+            said = f"{shown_size(free)} of the file's {shown_size(whole)} hold nothing"
+            yield Finding("warn" if much else "ok", "free pages", said, "store.gc() gives them back to the system." if much else None)
+        if int(health.get("wal_bytes") or 0) > _LARGE_WAL:
+            said = f"the WAL has {shown_size(int(health['wal_bytes']))}: somebody reads without end, and it cannot be merged"
+            yield Finding("warn", "wal", said, "End programs that read the store for hours.")
+
+    def _left_behind(self) -> Iterator[Finding]:
+        """Copies that a killed creation or repair could not remove: they may hold everything that is in a store."""
+        if left := self._health.get("left_behind"):
+            from shlex import quote
+
+            files = "1 file" if len(left) == 1 else f"{len(left)} files"
+            said = f"{files} ({shown_size(sum(left.values()))}) of a creation or repair that was killed lie in its folder"
+            yield Finding("warn", "leftovers", said, "Remove them; no run needs them: rm " + " ".join(map(quote, left)))
+
+    def _witness(self) -> Iterator[Finding]:
+        if "seen" not in self._health:
+            return
+        seen, writes = self._health["seen"], self._health.get("writes")
+        if seen is None:
+            said = "nothing is noted yet of what was seen here, so that an older file in its place would not be noticed"
+            yield Finding("ok", "witness", said)
+        elif isinstance(writes, int) and seen > writes:
+            said = f"{seen - writes} writes that were seen here are not in the store: an older file was put back"
+            yield Finding("bad", "witness", said, "Put the newer file and its -wal back, or open it with accept_older=True.")
+        else:
+            yield Finding("ok", "witness", "an older file in its place would be noticed")
+
+    def _manifest(self) -> Iterator[Finding]:
+        census = self._backend.census()
+        whole = census.total == census.found_total and census.runs == census.found_runs
+        if whole and census.places == census.found_runs + census.tombstones:
+            yield Finding("ok", "manifest", f"no run is missing: {census.runs} are there, {census.tombstones} were deleted")
+        else:
+            said = "the runs are not those that the manifest was made of"
+            yield Finding("bad", "manifest", said, "store.verify('full') lists all damage; everstep.repair writes a good store from it.")
+
+    def _runs(self) -> Iterator[Finding]:
+        self._walk()
+        seen = self._seen
+        ahead = seen.newest - self._now
+        if ahead > 1_000_000:
+            said = f"the newest record is from {ahead // 1_000_000:,} seconds after now: the clock was set back"
+            yield Finding(
+                "warn", "clock", f"{said}; the order of records does not depend on it, what is kept by age does", "Set the clock."
+            )
+        else:
+            yield Finding("ok", "clock", "no record is from the future")
+        yield _unfinished(seen)
+        if seen.stale:
+            said = f"{_some(seen.stale)} held by workers that have died"
+            yield Finding("warn", "leases", said, "Nothing need be done: who opens or resumes such a run takes it over at once.")
+        else:
+            yield Finding("ok", "leases", "nobody who died holds a run")
+
+    def _walk(self) -> None:
+        seen, after = self._seen, 0
+        while True:
+            rows = self._backend.runs(Query(oldest_first=True, after=after, limit=_AT_ONCE))
+            for after, row in rows:  # noqa: B007 -- the last one is the cursor
+                seen.statuses[row.status] += 1
+                seen.newest = max(seen.newest, row.updated_at, row.created_at)
+                seen.stored += row.stored
+                driven = row.worker is not None and self._backend.holder(row) is not None
+                if row.worker is not None and not driven:
+                    seen.stale.append(row.id)
+                if (
+                    row.status == Status.RUNNING.value and not driven and self._backend.place(row.id) is None
+                ):  # else a worker goes on with it
+                    seen.left.append(row.id)
+            seen.runs = sorted([*seen.runs, *rows], key=lambda pair: -pair[1].stored)[:_AT_ONCE]
+            if len(rows) < _AT_ONCE:
+                return
+
+    def _queues(self) -> Iterator[Finding]:
+        """Whether somebody takes what is ready. A queue with a rate may be full for long, and is not looked at."""
+        for depth in self._backend.depths(_IDLE_MINUTES):
+            late = depth.oldest is not None and self._now - depth.oldest > _IDLE_MINUTES * 60_000_000
+            busy = depth.running or any(minute[0] for minute in depth.minutes)
+            if late and not busy and Limits.parse(self._backend.fact(LIMITS + depth.queue)).rate is None:
+                ready = "1 run is" if depth.ready == 1 else f"{depth.ready:,} runs are"
+                said = f"{ready} ready in queue {depth.queue!r}, and none was taken in {_IDLE_MINUTES} minutes"
+                yield Finding(
+                    "warn",
+                    "queues",
+                    said,
+                    f"Start a worker that knows their workflows: everstep worker --queue {depth.queue} --import MODULE.",
+                )
+
+    def _size(self) -> Iterator[Finding]:
+        stats = self._backend.stats()
+        stored = stats["record_bytes"] + stats["chunk_bytes"]
+        disk = f" ({shown_size(stats['file_bytes'])} on disk)" if stats["file_bytes"] else ""
+        naive = naive_size(self._backend, self._framer, [row for _, row in self._seen.runs], self._seen.stored)
+        if naive is None:
+            yield Finding("ok", "size", f"{shown_size(stored)} are stored{disk}; there is no checkpoint yet to compare with")
+        else:
+            yield Finding("ok", "size", f"{shown_size(stored)} are stored{disk}; {naive.sentence(stored)}")
+
+    def _verified(self) -> Iterator[Finding]:
+        facts = {name.removeprefix("verify."): _read(value) for name, value in self._backend.facts("verify.").items()}
+        known = {depth: said for depth, said in facts.items() if type(said.get("at")) is int}
+        remedy = "store.verify('full')"
+        if not known:
+            yield Finding(
+                "warn" if self._seen.statuses else "ok", "verify", "it was never verified", remedy if self._seen.statuses else None
+            )
+            return
+        bad = [depth for depth, said in known.items() if not said.get("ok")]
+        words = [f"{depth} {self._ago(said['at'])}{_how(said)}" for depth, said in sorted(known.items(), key=lambda item: -item[1]["at"])]
+        old = self._now - max(said["at"] for said in known.values()) > _OLD_US
+        level: Level = "bad" if bad else "warn" if old else "ok"
+        yield Finding(level, "verify", f"last verified: {', '.join(words)}", None if level == "ok" else remedy)
+
+    def _cleaned(self) -> Iterator[Finding]:
+        policies = len(self._backend.facts("retention"))
+        said = _read(self._backend.fact("cleanup.last") or "{}")
+        if type(said.get("at")) is int:
+            freed = f", {shown_size(said['freed'])} freed" if type(said.get("freed")) is int else ""
+            troubled = bool(said.get("problems"))
+            remedy = "store.cleanup() says what is damaged, and leaves it alone." if troubled else None
+            sentence = f"last cleaned up {self._ago(said['at'])}{freed}{', with problems' if troubled else ''}"
+            yield Finding("warn" if troubled else "ok", "cleanup", sentence, remedy)
+        elif policies:
+            yield Finding("warn", "cleanup", f"{policies} retentions are set, and it was never cleaned up", "store.cleanup()")
+        else:
+            yield Finding("ok", "cleanup", "everything is kept: no retention is set, and it was never cleaned up")
+
+    def _ago(self, at: int) -> str:
+        days = (self._now - at) // _DAY_US
+        return f"{days:,} days ago" if days > 1 else "yesterday" if days == 1 else "today"
+
+
+def _damaged(name: str, error: EverstepError) -> Finding:
+    return Finding("bad", name, error.message, "store.verify('full') lists all damage.")
+
+
+def _engine_version(engine: str, version: str) -> Finding:
+    numbers = tuple(int(part) for part in version.split(".") if part.isdecimal())
+    if engine != "SQLite" or numbers >= _SAFE_SQLITE:
+        return Finding("ok", "engine", f"{engine} {version}")
+    said = f"SQLite {version} can damage a store when its WAL starts anew; that was mended in {'.'.join(map(str, _SAFE_SQLITE))}"
+    return Finding("warn", "engine", said, "Install a newer apsw, which brings its own SQLite.")
+
+
+def _sync(health: dict[str, Any]) -> str:
+    return "the server runs with fsync = off" if health.get("engine") == "PostgreSQL" else f"synchronous is {health['synchronous']}"
+
+
+def _permissions(file: int, folder: int) -> Finding:
+    wrong = []
+    if file & 0o077:
+        wrong.append(f"others may read or write the file (mode {file:o})")
+    if folder & 0o022 and not folder & 0o1000:
+        wrong.append(f"others may put another file in its place (mode {folder:o} of the folder)")
+    if wrong:
+        return Finding("warn", "permissions", " and ".join(wrong), "chmod 600 for the file, 700 for its folder.")
+    return Finding("ok", "permissions", "only its owner may read and write it")
+
+
+def _unfinished(seen: _Seen) -> Finding:
+    words = ", ".join(f"{seen.statuses[status]} {status}" for status in _UNFINISHED if seen.statuses[status])
+    if not words:
+        return Finding("ok", "unfinished runs", "there is none")
+    if seen.left:
+        said = f"{words}; {_some(seen.left)} called running, and nobody drives them"
+        return Finding("warn", "unfinished runs", said, "Resume them, or cancel them: store.resume(run_id), store.cancel(run_id).")
+    return Finding("ok", "unfinished runs", words)
+
+
+def _some(names: list[str]) -> str:
+    shown = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
+    return f"{len(names)} runs ({shown}) are" if len(names) > 1 else f"1 run ({shown}) is"
+
+
+def _how(said: dict[str, Any]) -> str:
+    if not said.get("ok"):
+        return f" with {said.get('problems', 'some')} problems"
+    return "" if said.get("complete", True) else " (not to the end)"
+
+
+def _read(text: str) -> dict[str, Any]:
+    """A fact, if it is what was written. Facts are labels: one that is not is as good as none."""
+    try:
+        said = json.loads(text)
+    except ValueError:
+        return {}
+    return said if isinstance(said, dict) else {}

@@ -1,0 +1,254 @@
+"""Proves one run: its row, what stands beside it, its chain, and at full depth every body and all that it refers to.
+
+Others may write, prune, sweep and delete meanwhile. Records never change but by pruning, so what looks wrong is looked at again, until
+nobody has pruned the run in between, and is no problem if the run has a tombstone by then. Reads only; reports, never repairs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from everstep.backends.contract.core import Backend
+from everstep.codec.frame import unwrap
+from everstep.codec.values import Decoder
+from everstep.errors import Damaged, EverstepError, StoreClosed
+from everstep.fields import Shape, field
+from everstep.records import ZERO, Kind, Pruned, Record, RunRow, record_fault
+from everstep.snapshot.saver import NO_DELTA
+from everstep.store.journal.values import contents
+from everstep.store.no_collection import no_collection
+from everstep.store.progress import Pace
+from everstep.store.read_ahead import Ahead
+from everstep.store.verify.chunks import Allowance, Chunks, Recent
+from everstep.store.verify.replayed_state import Mirror
+from everstep.store.verify.report import Depth, Problem
+from everstep.store.verify.side_rows import Beside
+
+_AT_ONCE = 500
+_LOOKS = 5
+_SHORT = 64  # a frame that says "no delta" is shorter than this, whatever its codec
+_CHECKPOINT, _BASE = Kind.CHECKPOINT.value, Kind.BASE.value
+
+
+class RunProof(Shape):
+    """Looks at one run after the other; remembers what it has proved of the chunks of their families."""
+
+    backend: Backend
+    depth: Depth
+    pace: Pace
+    ahead: Ahead | None = None
+    """The backend once more, if it reads ahead."""
+    records: int = 0
+    families: dict[bytes, Chunks] = field(default_factory=dict)
+    """Those that are looked at; who is done with one takes it out."""
+    certain: bool = True
+    """Whether nothing was met that may hide what else is referred to."""
+    _allowance: Allowance = field(default_factory=Allowance)
+    _recent: Recent = field(default_factory=Recent)
+
+    def problems(self, place: int, row: RunRow) -> list[Problem]:
+        """What is wrong with a run, for certain."""
+        counted, always = self.records, None
+        for look in range(_LOOKS):
+            self.records = counted
+            beside, seen = self._try(row, again=look > 0)
+            always = seen if always is None else [problem for problem in always if problem in seen]
+            if not always or self._deleted(place):
+                return []
+            if look and beside is not None and beside.pruning() == Beside.of(self.backend, row.id).pruning():
+                always = seen  # nobody pruned it meanwhile: all of it holds
+                break
+        self.certain = False
+        return always or []
+
+    def _try(self, row: RunRow, again: bool) -> tuple[Beside | None, list[Problem]]:
+        """Look once. The row is read after what stands beside it, which may be about its newest checkpoint, and after the chunks were listed,
+        which may be its newest; only a first look that does not go so deep takes it as it was."""
+        beside = None
+        if again and self.ahead is not None:
+            self.ahead.forget(row.id)
+        try:
+            beside = Beside.of(self.backend, row.id)
+            if self.depth == "full":
+                self.chunks(row.family)
+            now = self.backend.run(row.id) if again or self.depth == "full" else row
+            return beside, list(dict.fromkeys(self._look(now, beside) if now is not None else _vanished(row)))
+        except StoreClosed:
+            raise
+        except EverstepError as error:
+            return beside, [Problem(error.code, f"run {row.id}", error.message)]
+
+    def _deleted(self, place: int) -> bool:
+        return any(tombstone.place == place for tombstone in self.backend.tombstones(place - 1, 1))
+
+    def _look(self, row: RunRow, beside: Beside) -> Iterator[Problem]:
+        if row.digest() != row.check:
+            yield Problem("E503", f"run {row.id}", "its row does not match its digest")
+            return
+        yield from beside.problems(row, opening=self.depth == "full")
+        if self.depth == "quick":
+            yield from self._head(row)
+        else:
+            yield from self._chain(row, beside)
+
+    def _head(self, row: RunRow) -> Iterator[Problem]:
+        found = self.backend.records(row.id, row.head_seq, row.head_seq + 1)
+        if not any(r.seq == row.head_seq and r.digest == row.head_digest for r in found) and row.head_seq:
+            yield Problem("E504", f"run {row.id}", "its newest record is not the one that the row names")
+        if any(r.seq > row.head_seq for r in found):
+            yield from self._beyond(row)
+
+    def _beyond(self, row: RunRow) -> Iterator[Problem]:
+        """A record behind the head was seen: is it newer than the row, or did it get there without one?"""
+        now = self.backend.run(row.id)
+        if now is not None and now.head_seq <= row.head_seq:
+            yield Problem("E504", f"run {row.id}", "it has records behind the one that the row names as its newest")
+
+    def _chain(self, row: RunRow, beside: Beside) -> Iterator[Problem]:
+        before, seq, number = ZERO, 0, 0
+        mark, loadable = beside.mark, _Loadable(beside)
+        bodies = _Bodies(self.chunks(row.family), beside) if self.depth == "full" else None
+        while seq < row.head_seq:
+            start = seq
+            batch = self.backend.records(row.id, seq + 1, min(seq + _AT_ONCE, row.head_seq))
+            if not batch:
+                yield Problem("E504", f"run {row.id}", f"records {seq + 1} to {row.head_seq} are gone")
+                return
+            with no_collection():
+                for record in batch:
+                    number += record.kind == _CHECKPOINT
+                    fault = _fault(record, before, seq, number) or _unlike_mark(record, mark)
+                    if fault is not None:
+                        yield Problem("E501", f"run {row.id}, record {record.seq}", fault)
+                        if bodies is not None:
+                            bodies.lost()
+                    elif bodies is not None and (found := bodies.problems(record)):
+                        yield from found
+                    if (fault := loadable.go_on(record)) is not None:
+                        yield Problem("E501", f"run {row.id}", fault)
+                    before, seq = record.digest, record.seq
+            self.records += len(batch)
+            self._gone_on(row, batch)
+            if seq <= start:
+                yield Problem("E501", f"run {row.id}", f"its records go in a circle behind record {start}")
+                return
+        if before != row.head_digest or number != row.checkpoints:
+            yield Problem("E504", f"run {row.id}", "its records do not end where the row says")
+        elif fault := loadable.end():
+            yield Problem("E501", f"run {row.id}", fault)
+        if self.backend.records(row.id, row.head_seq + 1, row.head_seq + 1):
+            yield from self._beyond(row)
+
+    def _gone_on(self, row: RunRow, batch: list[Record]) -> None:
+        size = sum(len(record.body) for record in batch if record.body is not None)
+        self._allowance.earn(size)
+        self.pace.on(size, f"run {row.id}")
+
+    def chunks(self, family: bytes) -> Chunks:
+        if family not in self.families:
+            self.families[family] = Chunks(self.backend, family, self.pace, self._allowance, self._recent)
+        return self.families[family]
+
+
+class _Bodies:
+    """The bodies of one run, in the order of its records."""
+
+    def __init__(self, chunks: Chunks, beside: Beside):
+        self._chunks = chunks
+        self._added = {base.number: base for base in beside.bases}
+        self._mirror = Mirror(chunks)
+        self._decoder = Decoder()
+
+    def lost(self) -> None:
+        """A record was passed over: the state is not known any more."""
+        self._mirror.lost()
+
+    def problems(self, record: Record) -> list[Problem] | None:
+        try:
+            faults = self._look(record)
+        except StoreClosed:
+            raise
+        except EverstepError as error:
+            self._mirror.lost()
+            faults = [(error.code, error.message)]
+        return [Problem(code, f"run {record.run}, record {record.seq}", what) for code, what in faults] if faults else None
+
+    def _look(self, record: Record) -> list[tuple[str, str]]:
+        kind = record.kind
+        if kind == _CHECKPOINT:
+            if record.body is None:
+                self._mirror.lost()
+            else:
+                self._mirror.delta(unwrap(record.body))
+            added = self._added.get(record.number)
+            return [] if added is None else self._base(unwrap(added.body), f"the added base for checkpoint {record.number}")
+        if kind == _BASE:
+            return [] if record.body is None else self._base(unwrap(record.body), f"the base for checkpoint {record.number}")
+        values, roots = contents(record)
+        for value in values:
+            self._decoder.decode(value)
+        return [(fault.code, f"what it holds: {fault.message}") for root in roots for fault in self._chunks.prove(root)]
+
+    def _base(self, content: bytes, name: str) -> list[tuple[str, str]]:
+        faults = self._chunks.prove(content)
+        if faults:
+            self._mirror.lost()
+            return [(fault.code, f"{name}: {fault.message}") for fault in faults]
+        return [] if self._mirror.base(content) else [("E500", f"{name} is not what the deltas before it say")]
+
+
+def _vanished(row: RunRow) -> Iterator[Problem]:
+    yield Problem("E503", f"run {row.id}", "it is listed, but cannot be found by its id")
+
+
+def _fault(record: Record, before: bytes, seq: int, number: int) -> str | None:
+    if record.seq != seq + 1:
+        return f"records {seq + 1} to {record.seq - 1} before it are gone"
+    if record.number != number:
+        return f"it counts {record.number} checkpoints where there are {number}"
+    return record_fault(before, record)
+
+
+def _unlike_mark(record: Record, mark: Pruned | None) -> str | None:
+    """A body is gone exactly where the run's prune mark says so; those of the journal never are."""
+    pruned = mark is not None and not mark.has_body(record.seq) and record.kind in (_CHECKPOINT, _BASE)
+    if record.body is None and not pruned:
+        return "its body is gone, and it was not pruned"
+    if record.body is not None and pruned:
+        return "its body was pruned, and is there all the same"
+    return None
+
+
+class _Loadable:
+    """Whether each checkpoint has what a load needs, a base and all deltas after it, or else was pruned."""
+
+    def __init__(self, beside: Beside):
+        self._mark = beside.mark
+        self._added = {base.number for base in beside.bases}
+        self._number = 0
+        self._can = True  # before checkpoint 1 there is nothing to load
+
+    def go_on(self, record: Record) -> str | None:
+        """Take the next record; says so if the checkpoint before it cannot be loaded."""
+        if record.kind == _BASE and record.body is not None:
+            self._can = True
+        if record.kind != _CHECKPOINT:
+            return None
+        fault = self.end()
+        self._can = record.number in self._added or (self._can and record.body is not None and not _says_nothing(record.body))
+        self._number = record.number
+        return fault
+
+    def end(self) -> str | None:
+        """After the last record: about the newest checkpoint."""
+        if self._can or (self._mark is not None and not self._mark.has_state(self._number)):
+            return None
+        return f"checkpoint {self._number} cannot be loaded, and it was not pruned"
+
+
+def _says_nothing(body: bytes) -> bool:
+    """Whether a checkpoint has no delta, because the base behind it says all."""
+    try:
+        return len(body) < _SHORT and unwrap(body) == NO_DELTA
+    except Damaged:
+        return False

@@ -1,0 +1,65 @@
+"""What a store keeps beside the row of a run: tags, letters, the prune mark, added bases. Says what is wrong with them; reads only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from everstep.backends.contract.core import Backend
+from everstep.codec.frame import unwrap
+from everstep.errors import Damaged
+from everstep.fields import Shape
+from everstep.records import Base, Letter, Pruned, RunRow, Tag
+from everstep.store.verify.report import Problem
+
+
+class Beside(Shape):
+    """What a store keeps beside the row of a run."""
+
+    tags: list[Tag]
+    letters: list[Letter]
+    mark: Pruned | None
+    bases: list[Base]
+
+    @classmethod
+    def of(cls, backend: Backend, run: str) -> Beside:
+        return cls(backend.tags(run), backend.letters(run), backend.pruned(run), backend.bases(run))
+
+    def pruning(self) -> tuple[bytes, ...]:
+        """What changes when the run is pruned."""
+        return (b"" if self.mark is None else self.mark.check, *(base.check for base in self.bases))
+
+    def problems(self, row: RunRow, opening: bool) -> Iterator[Problem]:
+        """What does not fit its own digest or the row. `opening`: letters are opened, too."""
+        where = f"run {row.id}"
+        for tag in self.tags:
+            if tag.digest() != tag.check or tag.key != row.key or not 1 <= tag.number <= row.checkpoints:
+                yield Problem("E501", where, f"tag {tag.name!r} does not match its digest")
+        for letter in self.letters:
+            if letter.digest() != letter.check or letter.key != row.key:
+                yield Problem("E501", f"{where}, letter {letter.name}", "it does not match its digest")
+            elif opening:
+                yield from _unopened(letter, f"{where}, letter {letter.name}")
+        if self.mark is not None and not _fits(self.mark, row):
+            yield Problem("E501", where, "its prune mark does not match its digest")
+        for base in self.bases:
+            if base.digest() != base.check or base.key != row.key or not 1 <= base.number <= row.checkpoints:
+                yield Problem("E501", where, f"the added base for checkpoint {base.number} does not match its digest")
+
+
+def _unopened(letter: Letter, where: str) -> Iterator[Problem]:
+    try:
+        unwrap(letter.body)
+    except Damaged as error:
+        yield Problem(error.code, where, error.message)
+
+
+def _fits(mark: Pruned, row: RunRow) -> bool:
+    whole = mark.digest() == mark.check and mark.key == row.key
+    return whole and _in_order(mark.ranges, row.head_seq) and _in_order(mark.numbers, row.checkpoints)
+
+
+def _in_order(ranges: tuple[tuple[int, int], ...], last: int) -> bool:
+    """Whether ranges lie between 1 and the last, in order and apart from each other."""
+    apart = all(end < first for (_, end), (first, _) in pairwise(ranges))
+    return apart and all(1 <= first <= end <= last for first, end in ranges)

@@ -1,0 +1,248 @@
+"""Proves a store whole, in three depths. Reports, never repairs; writes nothing but that it was done, and when.
+
+quick      every run row, tag, letter, prune mark, added base, tombstone and fact against its digest, all of them against the manifest,
+           every place of a run taken by it or by its tombstone, every head present
+records    also every record of every run against the chain, and that a body is gone exactly where the prune mark says; that a run
+           which waits in a queue has a place there, and the right one
+full       also every body decoded, every delta applied, every chunk read, hashed and decoded once, each base compared with what the deltas
+           say, every letter opened; what nothing refers to is counted; then the listings, the feed and the engine's own check
+
+Others may write, prune, sweep and delete meanwhile: `run_proof` says how a change is told from damage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+
+from everstep import clock as clocks
+from everstep.backends.contract.core import Backend, Query
+from everstep.errors import Damaged, EverstepError, InvalidArgument, StoreClosed
+from everstep.records import RunRow, Status
+from everstep.store import queue_places
+from everstep.store.progress import Pace, Progress, TimeOver
+from everstep.store.read_ahead import ahead_of
+from everstep.store.verify.report import Depth, Problem, Report
+from everstep.store.verify.run_proof import RunProof
+
+__all__ = ["Depth", "Problem", "Report", "verify"]
+_AT_ONCE, _HEADS_AT_ONCE = 500, 2000
+_OVER = (Status.SUCCEEDED, Status.CANCELLED)
+_MOST_MISSES = 10_000  # places that are tried one by one to find the next row that can be read
+
+
+def verify(backend: Backend, depth: Depth = "quick", progress: Progress | None = None, seconds: float | None = None) -> Report:
+    if depth not in ("quick", "records", "full"):
+        raise InvalidArgument(f"{depth!r} is no depth", remedy="Use quick, records or full.")
+    pace = Pace(progress, seconds)
+    report = Report(depth)
+    ahead, backend = ahead_of(backend)
+    proof = RunProof(backend, depth, pace, ahead=ahead)
+    check = _Check(backend, report, pace, proof)
+    try:
+        check.all()
+    except TimeOver:
+        report.complete = False
+        report.reached = check.reached()
+    report.records = proof.records
+    report.chunks += sum(chunks.count for chunks in proof.families.values())
+    report.seconds = pace.seconds
+    _remember(backend, report, pace)
+    if report.complete:
+        pace.end("all")
+    return report
+
+
+def _remember(backend: Backend, report: Report, pace: Pace) -> None:
+    """Best effort: a result that cannot be kept is still a result. A file that SQLite finds broken is not written: that might break more."""
+    try:
+        if report.problems and (pace.over or backend.check() != []):
+            report.not_recorded = "nothing is written into a store that may be broken"
+        else:
+            backend.set_fact(f"verify.{report.depth}", report.to_json(clocks.clock.now_us()))
+    except StoreClosed:
+        raise
+    except EverstepError as error:
+        report.not_recorded = error.message
+
+
+class _Check:
+    def __init__(self, backend: Backend, report: Report, pace: Pace, proof: RunProof):
+        self._backend = backend
+        self._report = report
+        self._pace = pace
+        self._proof = proof
+        self._runs_in_all = 0
+        self._families: list[bytes] = []
+        self._settled: set[bytes] = set()
+        self._placed: set[str] = set()
+
+    def all(self) -> None:
+        """One part after the other; damage that ends one of them is reported, and the next one begins."""
+        full = self._report.depth == "full"
+        for part in (
+            self._prepare,
+            self._manifest,
+            *((self._engine, self._list_families) if full else ()),
+            self._tombstones,
+            self._facts,
+            self._runs,
+        ):
+            self._guard(part)
+        if self._report.depth != "quick":
+            self._guard(self._other_places)
+        if full:
+            self._guard(self._unreachable)
+
+    def _guard(self, part: Callable[[], object]) -> None:
+        try:
+            part()
+        except StoreClosed:
+            raise
+        except EverstepError as error:
+            self._add(error, "store")
+            self._proof.certain = False
+
+    def reached(self) -> str:
+        """How far it came, in words."""
+        runs = f"{self._report.runs} of {self._runs_in_all} runs"
+        done, total = self._pace.done, max(self._pace.done, self._pace.total)
+        return runs if self._report.depth == "quick" else f"{runs}, {done:,} of {total:,} bytes"
+
+    def _add(self, error: EverstepError, where: str) -> None:
+        self._report.add([Problem(error.code, where, error.message)])
+
+    def _prepare(self) -> None:
+        """How much there is to do. What cannot be told is said by what comes next."""
+        with suppress(Damaged):
+            self._runs_in_all = self._pace.total = self._backend.manifest().runs
+            if self._report.depth != "quick" and self._pace.watched:
+                stats = self._backend.stats()
+                self._pace.total = stats["record_bytes"] + (stats["chunk_bytes"] if self._report.depth == "full" else 0)
+        self._pace.on(0, "manifest")
+
+    def _manifest(self) -> None:
+        census = self._backend.census()
+        if census.runs != census.found_runs:
+            self._manifest_problem(f"it counts {census.runs} runs, {census.found_runs} are there")
+        elif census.total != census.found_total:
+            self._manifest_problem("the runs, what stands beside them, the tombstones and the facts are not those that it was made of")
+        if census.places != census.found_runs + census.tombstones:
+            self._manifest_problem(
+                f"{census.places} runs were ever created; {census.found_runs} are there and {census.tombstones} have a tombstone"
+            )
+
+    def _manifest_problem(self, what: str) -> None:
+        self._report.add([Problem("E500", "manifest", what)])
+
+    def _engine(self) -> None:
+        self._pace.on(0, "engine")
+        found = self._backend.check(lambda: self._pace.over)
+        if found is None:
+            raise TimeOver
+        self._report.add(Problem("E400", "engine", sentence) for sentence in found)
+
+    def _facts(self) -> None:
+        """What the store was told to remember: a policy that was changed by damage would have the wrong things pruned."""
+        try:
+            self._backend.facts("")
+        except Damaged as error:
+            self._add(error, "facts")
+
+    def _list_families(self) -> None:
+        """Before any run is looked at: what a new run writes meanwhile is not taken for unreachable."""
+        self._families = self._backend.families()
+
+    def _tombstones(self) -> None:
+        after = 0
+        while True:
+            found = self._backend.tombstones(after, _AT_ONCE)
+            for stone in found:
+                if stone.digest() != stone.check:
+                    self._report.add([Problem("E500", f"tombstone {stone.place}", "it does not match its digest")])
+            if len(found) < _AT_ONCE:
+                return
+            after = found[-1].place
+            self._pace.on(0, "tombstones")
+
+    def _runs(self) -> None:
+        for place, row in self._rows():
+            self._report.runs += 1
+            self._report.add(self._proof.problems(place, row))
+            if self._report.depth != "quick" and row.status not in _OVER:
+                self._place(row.id)
+            if self._report.depth == "quick":
+                self._pace.on(1, f"run {row.id}")
+            elif self._report.depth == "full" and self._alone(row):
+                self._settle(row.family)
+
+    def _place(self, run: str) -> None:
+        """What the proof cannot tell: a place has no digest. One that cannot be compared belongs to a run that is damaged, or busy."""
+        self._placed.add(run)
+        with suppress(Damaged):
+            found = queue_places.standing(self._backend, run)
+            fault = None if found is None else found.fault()
+            if fault is not None:
+                self._report.add([Problem("E400", f"run {run}", f"{fault}; a worker puts it right when it starts")])
+
+    def _other_places(self) -> None:
+        """Places of runs that should have none."""
+        for place in self._backend.places():
+            if place.run not in self._placed:
+                self._place(place.run)
+
+    def _rows(self) -> Iterator[tuple[int, RunRow]]:
+        """Every run, oldest first. A row that cannot be read is passed over, and those behind it are found all the same."""
+        most = _HEADS_AT_ONCE if self._report.depth == "quick" else _AT_ONCE
+        after, limit, misses = 0, most, 0
+        last = self._last_place()
+        while True:
+            try:
+                rows = self._backend.runs(Query(oldest_first=True, after=after, limit=limit))
+            except Damaged as error:
+                if limit == 1:
+                    self._add(error, "store")
+                    self._proof.certain = False
+                    after, misses = after + 1, misses + 1
+                    if misses > _MOST_MISSES or after > last:
+                        return
+                limit = 1
+                continue
+            if self._proof.ahead is not None:
+                self._proof.ahead.load(rows, heads=self._report.depth == "quick")
+            yield from rows
+            if len(rows) < limit:
+                return
+            after, limit = rows[-1][0], most
+
+    def _last_place(self) -> int:
+        """Where the newest run stands, as far as that can be told: behind it nobody needs to look."""
+        try:
+            return self._backend.manifest().places
+        except Damaged:
+            return _MOST_MISSES
+
+    def _unreachable(self) -> None:
+        """What is left when all runs were looked at. With damage nobody knows what else is referred to."""
+        for family in self._families:
+            if family not in self._settled:
+                self._settle(family)
+        if not self._proof.certain:
+            self._report.unreachable = self._report.unreachable_bytes = 0
+
+    def _alone(self, row: RunRow) -> bool:
+        """Whether no other run is of the same family, so that what is known of its chunks need not be kept."""
+        return row.family == row.key and not self._backend.runs(Query(parent=row.id, limit=1))
+
+    def _settle(self, family: bytes) -> None:
+        """Chunks that nothing refers to are no fault, but that they are what they are called is proved as of all others."""
+        self._settled.add(family)
+        chunks = self._proof.chunks(family)
+        left = chunks.unreachable()
+        if chunks.certain:
+            self._report.unreachable += len(left)
+            self._report.unreachable_bytes += sum(left.values())
+        for error in chunks.prove_alone(left):
+            self._report.add([Problem(error.code, f"chunks of family {family.hex()[:16]}", f"{error.message}; nothing refers to it")])
+        self._report.chunks += chunks.count + len(left)
+        del self._proof.families[family]
