@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import everstep
-from everstep.runtime import transactional
+from everstep.transactions import step as transactional
 
 BILLS = range(1, 11)
 KILLS = {2: "before", 4: "between", 7: "after"}  # in which bill the process dies, and where

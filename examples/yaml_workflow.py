@@ -16,8 +16,8 @@ import time
 from pathlib import Path
 
 import everstep
+from everstep import yaml
 from everstep.errors import DefinitionChanged
-from everstep.runtime import yaml
 
 DOCUMENT = Path(__file__).with_name("report.yaml")
 SLOW = "storage engines, part 3"  # the search that hangs in the first process, and during which it is killed

@@ -11,8 +11,9 @@ from hypothesis import HealthCheck, settings
 import everstep
 from everstep import clock as clocks
 from everstep.ids import new_id
-from everstep.runtime import signals, workflow
-from everstep.runtime.context import frame
+from everstep.runtime import workflow
+from everstep.runtime.engine.context import frame
+from everstep.runtime.limits import signals
 from everstep.testing.postgres import Server
 from everstep.threads import guard
 

@@ -7,20 +7,20 @@ if sys.platform == "win32":
     raise ImportError("Everstep does not run on Windows: use it inside WSL (https://learn.microsoft.com/windows/wsl), which is Linux")
 
 if TYPE_CHECKING:
+    from everstep.agents.decision import Action, Decision
+    from everstep.agents.loop import AgentLoop
+    from everstep.agents.state import AgentState
     from everstep.api import Store, open
     from everstep.codec.kinds import Unknown, register
     from everstep.errors import EverstepError, NonDeterminism, StepFailed
-    from everstep.runtime.agent import AgentLoop
-    from everstep.runtime.agent_state import AgentState
-    from everstep.runtime.budget import Budget
-    from everstep.runtime.context import current
-    from everstep.runtime.decision import Action, Decision
-    from everstep.runtime.gates import gate, sleep
+    from everstep.runtime.engine.context import current
+    from everstep.runtime.limits.budget import Budget
+    from everstep.runtime.limits.policy import every, manual, off, on
     from everstep.runtime.outcome import Outcome
-    from everstep.runtime.policy import every, manual, off, on
-    from everstep.runtime.retry import Retry
     from everstep.runtime.run import Run
-    from everstep.runtime.step_options import step
+    from everstep.runtime.steps.options import step
+    from everstep.runtime.steps.retry import Retry
+    from everstep.runtime.waits.gates import gate, sleep
     from everstep.runtime.workflow import workflow
     from everstep.snapshot.diff import Change
     from everstep.store.repair.repair import repair
@@ -60,34 +60,34 @@ __all__ = [
     "workflow",
 ]
 _WHERE = {
-    "Action": "runtime.decision",
-    "AgentLoop": "runtime.agent",
-    "AgentState": "runtime.agent_state",
-    "Budget": "runtime.budget",
+    "Action": "agents.decision",
+    "AgentLoop": "agents.loop",
+    "AgentState": "agents.state",
+    "Budget": "runtime.limits.budget",
     "Change": "snapshot.diff",
     "Checkpoint": "store.views",
-    "Decision": "runtime.decision",
+    "Decision": "agents.decision",
     "EverstepError": "errors",
     "NonDeterminism": "errors",
     "Outcome": "runtime.outcome",
     "Retention": "store.retention.retention",
-    "Retry": "runtime.retry",
+    "Retry": "runtime.steps.retry",
     "Run": "runtime.run",
     "RunInfo": "store.views",
     "StepFailed": "errors",
     "Store": "api",
     "Unknown": "codec.kinds",
-    "current": "runtime.context",
-    "every": "runtime.policy",
-    "gate": "runtime.gates",
-    "manual": "runtime.policy",
-    "off": "runtime.policy",
-    "on": "runtime.policy",
+    "current": "runtime.engine.context",
+    "every": "runtime.limits.policy",
+    "gate": "runtime.waits.gates",
+    "manual": "runtime.limits.policy",
+    "off": "runtime.limits.policy",
+    "on": "runtime.limits.policy",
     "open": "api",
     "register": "codec.kinds",
     "repair": "store.repair.repair",
-    "sleep": "runtime.gates",
-    "step": "runtime.step_options",
+    "sleep": "runtime.waits.gates",
+    "step": "runtime.steps.options",
     "workflow": "runtime.workflow",
 }
 

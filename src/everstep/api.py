@@ -12,27 +12,27 @@ from everstep.backends.registry import open_backend
 from everstep.codec.frame import Compression, Framer
 from everstep.errors import InvalidArgument
 from everstep.ids import check_id
-from everstep.runtime.host import Host
-from everstep.runtime.lease import TTL_SECONDS
-from everstep.runtime.policy import Policy, manual
+from everstep.runtime.driving_store import Host
+from everstep.runtime.engine.leases import TTL_SECONDS
+from everstep.runtime.limits.policy import Policy, manual
 from everstep.store.query import check_note, check_tags, check_text, to_meta
 
 if TYPE_CHECKING:  # what drives runs is imported when a run is opened
     from datetime import timedelta
 
     from everstep.config.settings import Settings
+    from everstep.queues.enqueue import Enqueued, Queue
+    from everstep.queues.live_workers import LiveWorker
+    from everstep.queues.schedules import Missed
+    from everstep.queues.schedules import Schedule as Scheduled
+    from everstep.queues.stranded import Stranded
+    from everstep.queues.worker import Worker
     from everstep.redact import Redactor
-    from everstep.runtime.budget import Budget
-    from everstep.runtime.enqueue import Enqueued, Queue
-    from everstep.runtime.mode import Replay
-    from everstep.runtime.recorder import Durability
+    from everstep.runtime.engine.journal_writer import Durability
+    from everstep.runtime.engine.options import Replay
+    from everstep.runtime.limits.budget import Budget
     from everstep.runtime.resumable import Resumable
     from everstep.runtime.run import Run
-    from everstep.runtime.schedules import Missed
-    from everstep.runtime.schedules import Schedule as Scheduled
-    from everstep.runtime.stranded import Stranded
-    from everstep.runtime.worker import Worker
-    from everstep.runtime.workers import LiveWorker
     from everstep.store.retention.cleanup import Schedule
     from everstep.store.retention.retention import Retention
     from everstep.store.views import RunInfo
@@ -75,7 +75,7 @@ class Store(Host):
         chosen = self.policy if policy is None else Policy.parse(policy)
         if not self.enabled or chosen.off:
             return cast("Run", self._off(id, state))
-        from everstep.runtime.mode import Mode
+        from everstep.runtime.engine.options import Mode
         from everstep.runtime.run import Run
 
         budget = self.budget if budget is None else budget
@@ -88,7 +88,7 @@ class Store(Host):
 
     @staticmethod
     def _off(id: str | None, state: Any) -> Any:
-        from everstep.runtime.off import OffRun
+        from everstep.runtime.disabled import OffRun
 
         return OffRun(None if id is None else check_id(id), state)
 
@@ -116,7 +116,7 @@ class Store(Host):
 
         Drives nothing by itself, and blocks this thread; in asyncio: `async with everstep.open() as store: await store.wait(run_id)`.
         """
-        from everstep.runtime.operate import wait
+        from everstep.runtime.waits.control import wait
 
         return wait(self, run_id, timeout)
 
@@ -142,7 +142,7 @@ class Store(Host):
         With a `connection` of your own to the database of the store, or to a SQLite file, it happens with the commit of its transaction.
         """
         from everstep.backends.contract.queues import Task
-        from everstep.runtime import enqueue as queueing
+        from everstep.queues import enqueue as queueing
 
         return queueing.enqueue(self, workflow, args, kwargs, id, Task(queue, priority, key, dedupe), delay, connection)
 
@@ -161,7 +161,7 @@ class Store(Host):
         An item is a dict with the arguments of `enqueue`: workflow, args (a list), kwargs (a dict), id, queue, priority, delay, key and
         dedupe. The keywords here are the defaults of items that leave them out. Inside a run this is one step.
         """
-        from everstep.runtime.bulk import enqueue_many
+        from everstep.queues.bulk import enqueue_many
 
         return enqueue_many(self, items, workflow, queue, priority, delay)
 
@@ -172,25 +172,25 @@ class Store(Host):
 
         Holds for all workers together, from now on; what is left out has no limit.
         """
-        from everstep.runtime import enqueue as queueing
+        from everstep.queues import enqueue as queueing
 
         queueing.set_limits(self, queue, concurrency, per_key, rate)
 
     def queues(self, minutes: int = 5) -> list[Queue]:
         """What is in each queue, its limits, and what happened in it lately."""
-        from everstep.runtime.enqueue import queues
+        from everstep.queues.enqueue import queues
 
         return queues(self, minutes)
 
     def workers(self) -> list[LiveWorker]:
         """The processes that are alive and drive runs of this store, with their queues, the versions of their workflows, and their runs."""
-        from everstep.runtime.workers import workers
+        from everstep.queues.live_workers import workers
 
         return workers(self)
 
     def stranded(self) -> list[Stranded]:
         """The runs that no live worker will take, each with the reason: no worker of its queue, of its workflow, or of its version."""
-        from everstep.runtime.stranded import stranded
+        from everstep.queues.stranded import stranded
 
         return stranded(self)
 
@@ -210,7 +210,7 @@ class Store(Host):
         getting on is not tried again; `orders_in` names SQLite files in whose transactions runs are enqueued; `tell` is called with a dict for
         everything that happens.
         """
-        from everstep.runtime.worker import Worker
+        from everstep.queues.worker import Worker
 
         names = [queues] if isinstance(queues, str) else list(queues)
         return Worker(self, names, concurrency, recover=recover, max_deaths=max_deaths, orders_in=list(orders_in), tell=tell)
@@ -234,19 +234,19 @@ class Store(Host):
         `missed`: what is done about times at which no worker was there: once for all of them, skip, or all. A schedule of that name is changed.
         """
         from everstep.backends.contract.queues import Task
-        from everstep.runtime import schedules
+        from everstep.queues import schedules
 
         return schedules.schedule(self, name, workflow, args, kwargs, cron, zone, missed, Task(queue, priority, key))
 
     def unschedule(self, name: str) -> None:
         """Forget a schedule. What it has enqueued stays."""
-        from everstep.runtime import schedules
+        from everstep.queues import schedules
 
         schedules.unschedule(self, name)
 
     def schedules(self) -> list[Scheduled]:
         """All schedules, by name."""
-        from everstep.runtime import schedules
+        from everstep.queues import schedules
 
         return schedules.schedules(self)
 
@@ -281,63 +281,63 @@ class Store(Host):
 
     def failed_by(self, error: str, limit: int | None = None) -> list[RunInfo]:
         """The failed runs whose error is of that class, or was caused by one; the oldest first: `store.failed_by("StoreUnreachable")`."""
-        from everstep.runtime import failures
+        from everstep.runtime import failed_runs
 
-        return failures.failed_by(self, error, limit)
+        return failed_runs.failed_by(self, error, limit)
 
     def resume_failed(self, error: str, limit: int | None = None) -> list[str]:
         """Have all of them tried again from where they failed, by workers or by `wake`; gives their ids."""
-        from everstep.runtime import failures
+        from everstep.runtime import failed_runs
 
-        return failures.resume_failed(self, error, limit)
+        return failed_runs.resume_failed(self, error, limit)
 
     def answer(self, run_id: str, gate: str, value: Any, by: str | None = None, early: bool = False) -> None:
         """Answer a gate. The first answer stands; the run goes on with `resume` or `wake`.
 
         A gate may be answered before it is reached; while the run waits at another one, `early` says that this is meant.
         """
-        from everstep.runtime import operate
+        from everstep.runtime.waits import control
 
-        operate.answer(self, run_id, gate, value, by, early)
+        control.answer(self, run_id, gate, value, by, early)
 
     def pause(self, run_id: str, reason: str | None = None) -> None:
         """Stop a run at its next step, with a checkpoint; `resume` lets it go on. Its child runs are paused, too."""
-        from everstep.runtime import operate
+        from everstep.runtime.waits import control
 
-        operate.pause(self, run_id, reason)
+        control.pause(self, run_id, reason)
 
     def cancel(self, run_id: str, reason: str | None = None) -> bool:
         """Stop a run at its next step, for good. Its child runs are cancelled, too. May be said again.
 
         True: the run is cancelled, or will be at its next step. False: it has succeeded, and nothing was changed.
         """
-        from everstep.runtime import operate
+        from everstep.runtime.waits import control
 
-        return operate.cancel(self, run_id, reason)
+        return control.cancel(self, run_id, reason)
 
     def skip(self, run_id: str, step: str, result: Any = None) -> None:
         """Have a step that is not finished taken as done, with this result."""
-        from everstep.runtime import operate
+        from everstep.runtime.waits import control
 
-        operate.skip(self, run_id, step, result)
+        control.skip(self, run_id, step, result)
 
     def retry(self, run_id: str, step: str) -> None:
         """Have a step that failed tried again when the run is resumed, also if the program had dealt with its error."""
-        from everstep.runtime import operate
+        from everstep.runtime.waits import control
 
-        operate.retry(self, run_id, step)
+        control.retry(self, run_id, step)
 
     def wake(self, limit: int | None = None) -> list[Any]:
         """Resume every run whose time has come, whose gate was answered, or that failed and is to be tried again; gives their outcomes."""
-        from everstep.runtime import operate
+        from everstep.runtime.waits import control
 
-        return operate.wake(self, limit)
+        return control.wake(self, limit)
 
     def due(self) -> list[str]:
         """The ids of the runs that `wake` would resume."""
-        from everstep.runtime import operate
+        from everstep.runtime.waits import control
 
-        return operate.due(self)
+        return control.due(self)
 
     def on(self, event: str, function: Any = None, /, *, priority: int = 0, timeout: float | None = 0.5) -> Any:
         """Have a function called with an `Event` when something happens: `store.on("after_step", print)`. Also a decorator.
@@ -501,9 +501,9 @@ def _open(
 
 def _check_driving(durability: Any, budget: Any, timeout: Any) -> None:
     """How runs are to be driven, checked before anything is opened."""
+    from everstep.runtime.engine.journal_writer import check_durability
+    from everstep.runtime.engine.options import Mode
     from everstep.runtime.hooks import Hooks
-    from everstep.runtime.mode import Mode
-    from everstep.runtime.recorder import check_durability
 
     check_durability(durability)
     Mode(Hooks(), budget=budget, timeout=timeout)

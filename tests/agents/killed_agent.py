@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import everstep
-from everstep.runtime.agent import Action, Decision
+from everstep.agents.loop import Action, Decision
 
 
 def make(bill: Path) -> everstep.AgentLoop:

@@ -9,8 +9,8 @@ from agent_helpers import Script, Ways, call
 
 import everstep
 from everstep import AgentLoop, AgentState
+from everstep.agents.loop import Action
 from everstep.errors import BadAnswer
-from everstep.runtime.agent import Action
 
 GATE = "approve-send-1.0"
 

@@ -12,9 +12,9 @@ from agent_helpers import Killed, Script, Ways, call
 
 import everstep
 from everstep import AgentLoop, AgentState, Budget, Retry
+from everstep.agents.loop import Action, Decision
+from everstep.agents.state import Field
 from everstep.errors import InvalidArgument, NotFound, StepTimeout, Unstorable
-from everstep.runtime.agent import Action, Decision
-from everstep.runtime.agent_state import Field
 
 
 def search(q: str) -> str:

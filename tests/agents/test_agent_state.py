@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 import everstep
 from everstep import AgentState
+from everstep.agents.state import Draft, Field, redo
 from everstep.codec.values import encode
 from everstep.errors import InvalidArgument, Unstorable
-from everstep.runtime.agent_state import Draft, Field, redo
 
 
 @everstep.register(name="tests.agents.Note")

@@ -9,8 +9,8 @@ import pytest
 
 import everstep
 from everstep import AgentLoop, AgentState
+from everstep.agents.loop import Action, Decision
 from everstep.errors import InvalidArgument
-from everstep.runtime.agent import Action, Decision
 
 TOOL_CALL = {"id": "call_1", "type": "function", "function": {"name": "search", "arguments": '{"q": "x"}'}}
 ASKS = {"role": "assistant", "content": None, "tool_calls": [TOOL_CALL]}

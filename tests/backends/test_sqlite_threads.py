@@ -16,7 +16,7 @@ from everstep.backends.sqlite.backend import SqliteBackend
 from everstep.backends.sqlite.files.wal import GROW_AFTER, MERGE_FRAMES
 from everstep.backends.sqlite.writer import Writer
 from everstep.errors import StoreBusy
-from everstep.runtime.lease import Keeper
+from everstep.runtime.engine.leases import Keeper
 from everstep.testing.rows import new_run, next_commit
 from everstep.testing.waiting import until
 

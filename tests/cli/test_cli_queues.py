@@ -11,7 +11,7 @@ from cli_helpers import PROGRAMS, Shop
 
 from everstep.backends.contract.queues import Limits
 from everstep.cli import exits
-from everstep.runtime.enqueue import limits_of
+from everstep.queues.enqueue import limits_of
 from everstep.testing.clock import FakeClock
 
 IMPORT = ("--import", str(PROGRAMS))

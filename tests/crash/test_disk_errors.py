@@ -17,7 +17,7 @@ import everstep
 from everstep.backends.sqlite.files.create import discard, remove_unfinished, unfinished
 from everstep.backends.sqlite.leases import WorkerLocks
 from everstep.errors import LeaseHeld, StoreError, StoreFailed, StoreFull
-from everstep.runtime.lease import Keeper
+from everstep.runtime.engine.leases import Keeper
 from everstep.testing.faults import errors, full
 
 PARTS = 3

@@ -18,7 +18,7 @@ from everstep.backends.contract.core import Commit
 from everstep.codec.values import encode
 from everstep.errors import Damaged, InvalidArgument, RunExists, StepTimeout, StoreFull, Waiting
 from everstep.records import Letter
-from everstep.runtime import recorder
+from everstep.runtime.engine import journal_writer
 from everstep.store.chain import Chain
 
 
@@ -97,7 +97,7 @@ def test_events_and_answers_outlive_a_commit_that_failed(store: everstep.Store, 
 
 @pytest.mark.parametrize("url", ["memory://", "store.db"])
 def test_deferred_saves_outlive_a_full_disk(url: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recorder, "MOST_KEPT", 5)
+    monkeypatch.setattr(journal_writer, "MOST_KEPT", 5)
     store = everstep.open(url if "memory" in url else tmp_path / url)
     full: list[bool] = []
     fill(store, monkeypatch, lambda commit: bool(full))
@@ -124,7 +124,7 @@ def test_deferred_saves_of_a_task_outlive_a_full_disk(store: everstep.Store, mon
 
     async def program() -> None:
         async with store.run("r", durability="exit") as run:
-            monkeypatch.setattr(recorder, "MOST_KEPT", 3)
+            monkeypatch.setattr(journal_writer, "MOST_KEPT", 3)
             monkeypatch.setattr(run._run, "_full", lambda: False)
             full.append(True)
             for n in range(3):
@@ -295,7 +295,7 @@ def test_a_retry_of_the_outer_step_in_another_process_runs_the_inner_one_that_fa
         raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("everstep.runtime.driver.Driver._nap", die)
+        patch.setattr("everstep.runtime.engine.driver.Driver._nap", die)
         with pytest.raises(KeyboardInterrupt):
             program()
     assert program() == "done"

@@ -16,7 +16,7 @@ from outage_wire import Outage
 
 import everstep
 from everstep.errors import EverstepError, StoreUnreachable
-from everstep.runtime.recorder import Recorder
+from everstep.runtime.engine.journal_writer import Recorder
 
 DEEP = bool(os.environ.get("EVERSTEP_DEEP"))
 CASES = 3000 if DEEP else 40

@@ -11,11 +11,11 @@ import pytest
 from pg_proxy import Proxy
 
 import everstep
-from everstep.backends import ledger_postgres
-from everstep.backends.ledger_postgres import PostgresSession
 from everstep.backends.postgres.user_transaction import PostgresTransaction
 from everstep.errors import LeaseHeld, StoreError, StoreUnreachable, TransactionEnded, TransactionUnknown
 from everstep.testing.postgres import Server
+from everstep.transactions import postgres
+from everstep.transactions.postgres import PostgresSession
 
 RETRY = everstep.Retry(attempts=3, delay=0.01, only=(psycopg.OperationalError,))
 
@@ -121,7 +121,7 @@ def test_a_commit_that_never_arrived_fails_a_step_that_has_no_retry(bank: Bank, 
 def test_a_server_that_stays_away_leaves_it_unknown_and_the_next_attempt_finds_out(
     bank: Bank, wire: Proxy, monkeypatch: pytest.MonkeyPatch, what: str, made: int
 ) -> None:
-    monkeypatch.setattr(ledger_postgres, "_PATIENCE_SECONDS", 0.5)
+    monkeypatch.setattr(postgres, "_PATIENCE_SECONDS", 0.5)
     bank.options = {"patience": 0.5} if bank.inside else {}
     bank.before_commit(lambda: cut(wire, what, refuse=True))
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import everstep
-from everstep.runtime.worker import Worker
+from everstep.queues.worker import Worker
 
 Start = Callable[..., Worker]
 

@@ -12,7 +12,7 @@ import pytest
 
 import everstep
 from everstep.errors import DamagedRun, InvalidArgument
-from everstep.runtime.orders import carry_out
+from everstep.queues.outbox import carry_out
 from everstep.testing.postgres import Server
 
 

@@ -14,8 +14,8 @@ import pytest
 import everstep
 from everstep.clock import clock
 from everstep.errors import ExitInWorkflow, InvalidArgument
+from everstep.queues.schedules import PREFIX, fire
 from everstep.redact import Redactor
-from everstep.runtime.schedules import PREFIX, fire
 from everstep.testing.waiting import until
 
 

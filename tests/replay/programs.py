@@ -17,7 +17,8 @@ from typing import Any
 import everstep
 from everstep.clock import clock
 from everstep.errors import EverstepError, Suspended, Waiting
-from everstep.runtime import aio, operate, parallel, signals, workflow  # noqa: F401 - what is imported later by others is imported once, here
+from everstep.runtime import workflow
+from everstep.runtime.limits import signals
 from everstep.runtime.run import Run
 
 ASK: dict[str, Any] = {}

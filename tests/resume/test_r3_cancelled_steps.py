@@ -9,7 +9,7 @@ import pytest
 
 import everstep
 from everstep.errors import NonDeterminism
-from everstep.runtime import completions
+from everstep.runtime.engine import completions
 
 calls: list[Any] = []
 

@@ -95,7 +95,7 @@ def test_R6_a_child_cancelled_while_its_driver_is_dead_wakes_its_parent(store: e
     store.start(family("sync", True), id="p")
     row = store.backend.run("p.r6-child.0")
     assert row is not None
-    from everstep.runtime.operate import post
+    from everstep.runtime.waits.control import post
 
     post(store, row, "cancel", "late", None, "reason")
     assert store.resume("p.r6-child.0").status == "cancelled"
@@ -172,7 +172,7 @@ def test_R6_a_late_answer_that_an_older_version_took_does_not_win(store: everste
     time.sleep(0.1)
     row = store.backend.run("r")
     assert row is not None
-    from everstep.runtime.operate import post
+    from everstep.runtime.waits.control import post
 
     post(store, row, "answer:ok#0", {"value": "late", "by": None}, 0, "answer")
     assert store.resume("r").unwrap() == "default"

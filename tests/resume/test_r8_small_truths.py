@@ -13,7 +13,7 @@ import everstep
 from everstep import on
 from everstep.cli.counting import count
 from everstep.errors import DefinitionChanged, InvalidArgument
-from everstep.runtime.policy import Policy
+from everstep.runtime.limits.policy import Policy
 
 
 @pytest.fixture
@@ -137,7 +137,7 @@ YAML = "name: shop\nsteps:\n  - id: a\n    run: {shell: echo 1}\n  - id: ok\n   
 
 def test_R8_a_refused_resume_prints_the_difference(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     from everstep.cli.main import main
-    from everstep.runtime.yaml import load
+    from everstep.yaml import load
 
     document, where = tmp_path / "shop.yaml", str(tmp_path / "s.db")
     document.write_text(YAML)

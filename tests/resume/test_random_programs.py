@@ -15,9 +15,9 @@ from situations import DEEP, Down, Kill, Kills, World, drive, journal
 import everstep
 from everstep.errors import NonDeterminism
 from everstep.runtime import run as run_module
-from everstep.runtime.branches import Branches
-from everstep.runtime.completions import Completions
-from everstep.runtime.driver import Driver
+from everstep.runtime.engine.branches import Branches
+from everstep.runtime.engine.completions import Completions
+from everstep.runtime.engine.driver import Driver
 
 SECONDS = 30.0  # for one program with all its kills
 counts: Counter[str] = Counter()

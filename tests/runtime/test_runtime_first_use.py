@@ -13,7 +13,7 @@ import pytest
 
 import everstep
 from everstep.errors import AlreadyAnswered, IllegalTransition, InvalidArgument, RunClosed
-from everstep.runtime import context
+from everstep.runtime.engine import context
 
 
 def test_catching_everything_around_a_gate_does_not_get_past_it(store: everstep.Store) -> None:

@@ -11,7 +11,7 @@ from runtime_driver import Driver
 import everstep
 from everstep.errors import Waiting
 from everstep.runtime.aio import AsyncRun
-from everstep.runtime.off import AsyncOffRun, OffRun
+from everstep.runtime.disabled import AsyncOffRun, OffRun
 from everstep.runtime.run import Run
 
 

@@ -20,8 +20,11 @@ import pytest
 
 import everstep
 from everstep.errors import AmbiguousRun, RunClosed
-from everstep.runtime import enqueue, owner, step_options, workflow
-from everstep.runtime.context import frame
+from everstep.queues import enqueue
+from everstep.runtime import workflow
+from everstep.runtime.engine import owner
+from everstep.runtime.engine.context import frame
+from everstep.runtime.steps import options as step_options
 
 ROUNDS = 2000 if os.environ.get("EVERSTEP_DEEP") else 120
 

@@ -130,7 +130,7 @@ def test_a_retry_begins_with_nothing_of_the_last_attempt(world: World) -> None:
 
 
 def test_a_recorded_step_needs_no_database(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    from everstep.runtime import transactional
+    from everstep.transactions import step as transactional
 
     add = adding(world)
 
@@ -149,7 +149,7 @@ def test_a_recorded_step_needs_no_database(world: World, monkeypatch: pytest.Mon
 
 
 def test_validation_writes_nothing_and_takes_such_steps_from_the_journal(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    from everstep.runtime import transactional
+    from everstep.transactions import step as transactional
 
     add = adding(world)
 

@@ -11,9 +11,9 @@ import time
 from typing import Any
 
 import everstep
-from everstep.backends import ledger_sqlite
 from everstep.errors import EverstepError
-from everstep.runtime import transactional
+from everstep.transactions import sqlite
+from everstep.transactions import step as transactional
 
 ASK: dict[str, Any] = json.loads(sys.argv[1])
 
@@ -95,7 +95,7 @@ def watch(store: everstep.Store) -> None:
 
 
 def main() -> None:
-    ledger_sqlite.BUSY_SECONDS = ASK.get("busy", 30.0)
+    sqlite.BUSY_SECONDS = ASK.get("busy", 30.0)
     options = {name: ASK[name] for name in ("lease_seconds",) if name in ASK}
     with everstep.open(ASK["store"], **options) as store:
         watch(store)

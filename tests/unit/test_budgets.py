@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from everstep.errors import InvalidArgument
-from everstep.runtime.budget import Budget, Used
+from everstep.runtime.limits.budget import Budget, Used
 
 amounts = st.floats(0, 1e9)
 counts = st.integers(0, 10**9)

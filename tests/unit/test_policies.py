@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from everstep.errors import InvalidArgument
-from everstep.runtime.policy import EVENTS, Policy, every, is_custom, manual, off, on
+from everstep.runtime.limits.policy import EVENTS, Policy, every, is_custom, manual, off, on
 
 names = st.sampled_from([*EVENTS, "custom:deployed", "custom:a.b/c:d-e", "custom:über"])
 seconds = st.floats(min_value=0, max_value=1e15, exclude_min=True)

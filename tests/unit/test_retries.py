@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from everstep.errors import InvalidArgument
-from everstep.runtime.retry import Retry
+from everstep.runtime.steps.retry import Retry
 
 shares = st.floats(0, 1)
 backoffs = st.sampled_from(["constant", "linear", "exponential", "fibonacci"])

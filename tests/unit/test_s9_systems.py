@@ -17,9 +17,9 @@ import pytest
 
 import everstep
 from everstep import system
-from everstep.backends.ledger_sqlite import SqliteLedger
 from everstep.backends.sqlite.files.store_file import SqliteFile
 from everstep.clock import Clock
+from everstep.transactions.sqlite import SqliteLedger
 
 FULL = 51  # F_FULLFSYNC of macOS
 

@@ -2,7 +2,7 @@
 
 import threading
 
-from everstep.runtime.underway import Underway
+from everstep.runtime.engine.in_flight import Underway
 
 
 def test_whoever_waits_goes_on_when_few_enough_are_left() -> None:

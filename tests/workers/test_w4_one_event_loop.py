@@ -10,7 +10,7 @@ import pytest
 from worker_helpers import Working
 
 import everstep
-from everstep.runtime import crew
+from everstep.queues import crew
 from everstep.testing.waiting import until
 
 Start = Callable[..., Working]

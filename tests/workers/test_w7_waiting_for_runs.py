@@ -14,7 +14,8 @@ from worker_helpers import Hand, Notes, Working
 
 import everstep
 from everstep.errors import InvalidArgument
-from everstep.runtime import awaiting, telling
+from everstep.queues import awaiting
+from everstep.runtime.waits import wake_callers
 from everstep.testing.waiting import until
 
 Start = Callable[..., Hand]
@@ -99,7 +100,7 @@ def test_W7_a_lost_wake_up_is_made_up_for(store: everstep.Store, hands: Start, n
     """As if the worker had died between recording the end of the child and posting the wake-up."""
     worker_programs._store[:] = [store]
     flows = worker_programs.know(notes.path, "watch", "leaf")
-    monkeypatch.setattr(telling, "_wake", lambda *_: None)
+    monkeypatch.setattr(wake_callers, "_wake", lambda *_: None)
     monkeypatch.setattr(awaiting, "_SOONEST", 300_000)
     assert store.start(flows["watch"], "", id="parent").status == "waiting"
     store.worker(concurrency=1, recover=False).run(until_idle=True)

@@ -13,7 +13,7 @@ from worker_helpers import Notes, Working
 import everstep
 from everstep.clock import clock
 from everstep.errors import InvalidArgument, NotFound
-from everstep.runtime import schedules, worker
+from everstep.queues import schedules, worker
 from everstep.testing.clock import FakeClock
 from everstep.testing.waiting import until
 

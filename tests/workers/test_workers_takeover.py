@@ -14,7 +14,8 @@ from worker_helpers import Hand, Notes, Working
 
 import everstep
 from everstep.errors import WorkerDied
-from everstep.runtime import lease, worker
+from everstep.queues import worker
+from everstep.runtime.engine import leases
 from everstep.testing.faults import takeovers
 from everstep.testing.postgres import Server
 from everstep.testing.waiting import PATIENCE, until
@@ -50,7 +51,7 @@ def test_a_machine_that_vanished_is_noticed_by_its_lease_alone(store: everstep.S
 
 
 def test_unconfigured_that_takes_less_than_fifteen_seconds() -> None:
-    assert lease.TTL_SECONDS + worker.LOOK_SECONDS + 1.0 <= 15.0
+    assert leases.TTL_SECONDS + worker.LOOK_SECONDS + 1.0 <= 15.0
 
 
 @pytest.mark.skipif("EVERSTEP_DEEP" not in os.environ, reason="takes 15 seconds for each store; EVERSTEP_DEEP=1 runs it")

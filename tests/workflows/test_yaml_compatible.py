@@ -9,10 +9,11 @@ import pytest
 import yaml_actions as actions
 
 import everstep
+from everstep import yaml
 from everstep.errors import DefinitionChanged, NonDeterminism, UnknownWorkflow
-from everstep.runtime import workflow, yaml
-from everstep.runtime.yaml.compatible import reasons
-from everstep.runtime.yaml.document import parse
+from everstep.runtime import workflow
+from everstep.yaml.compatible import reasons
+from everstep.yaml.document import parse
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ import pytest
 from test_yaml_shell import alive
 
 import everstep
-from everstep.runtime import yaml
+from everstep import yaml
 from everstep.testing.waiting import until
 
 HERE = Path(__file__).parent

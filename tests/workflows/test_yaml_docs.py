@@ -12,12 +12,12 @@ import pytest
 from test_yaml_compatible import FINE, REFUSED
 
 import everstep
-from everstep.runtime.expression import MOST_DEPTH, MOST_TEXT
-from everstep.runtime.operations import COMPARISONS, FUNCTIONS
-from everstep.runtime.yaml import nodes
-from everstep.runtime.yaml.action import GATE_KEYS, RUN_KEYS
-from everstep.runtime.yaml.document import KEYS, parse
-from everstep.runtime.yaml.step import GROUP_KEYS, WORK_KEYS
+from everstep.expressions.parser import MOST_DEPTH, MOST_TEXT
+from everstep.expressions.values import COMPARISONS, FUNCTIONS
+from everstep.yaml import nodes
+from everstep.yaml.action import GATE_KEYS, RUN_KEYS
+from everstep.yaml.document import KEYS, parse
+from everstep.yaml.step import GROUP_KEYS, WORK_KEYS
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs/yaml.md").read_text()

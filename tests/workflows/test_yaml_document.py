@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from everstep.errors import EverstepError, InvalidArgument, InvalidWorkflow
-from everstep.runtime.yaml.action import Call, Command, Gate
-from everstep.runtime.yaml.document import Document, parse
-from everstep.runtime.yaml.step import Group, Step
+from everstep.yaml.action import Call, Command, Gate
+from everstep.yaml.document import Document, parse
+from everstep.yaml.step import Group, Step
 
 
 def document(text: str) -> Document:

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from everstep.runtime.expression import MOST_DEPTH, Expression, parse, parse_template
-from everstep.runtime.operations import ExpressionError, Missing
+from everstep.expressions.parser import MOST_DEPTH, Expression, parse, parse_template
+from everstep.expressions.values import ExpressionError, Missing
 
 
 @dataclass

@@ -8,8 +8,8 @@ import pytest
 import yaml_actions as actions
 
 import everstep
+from everstep import yaml
 from everstep.errors import BadAnswer, GateTimeout, StepFailed
-from everstep.runtime import yaml
 from everstep.testing.clock import FakeClock
 
 

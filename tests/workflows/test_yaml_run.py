@@ -10,8 +10,8 @@ import pytest
 import yaml_actions as actions
 
 import everstep
+from everstep import yaml
 from everstep.errors import InvalidArgument, InvalidWorkflow, StepFailed, StepTimeout, Unstorable
-from everstep.runtime import yaml
 
 
 @pytest.fixture(autouse=True)

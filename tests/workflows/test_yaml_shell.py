@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from everstep.errors import InvalidArgument, StepFailed, StepTimeout
-from everstep.runtime.yaml import shell
 from everstep.testing.waiting import until
+from everstep.yaml import shell
 
 
 def run(command: str, **options: Any) -> dict[str, Any]:
@@ -157,7 +157,7 @@ def test_a_command_that_is_quick_enough_knows_nothing_of_the_timeout() -> None:
 
 PROGRAM = """
 import sys
-from everstep.runtime.yaml.shell import run_command
+from everstep.yaml.shell import run_command
 try:
     run_command(sys.argv[1], "cmd", cwd=sys.argv[2], environment={})
 except KeyboardInterrupt:
@@ -167,7 +167,7 @@ except KeyboardInterrupt:
 
 SLOW = """
 import time
-from everstep.runtime.yaml import shell
+from everstep.yaml import shell
 class Slow(shell.subprocess.Popen):
     def __init__(self, *args, **options):
         super().__init__(*args, **options)

@@ -9,7 +9,7 @@ from typing import Any
 from everstep.cli.app import App
 from everstep.cli.ordering import workflow_of
 from everstep.errors import InvalidArgument
-from everstep.runtime.bulk import FIELDS
+from everstep.queues.bulk import FIELDS
 
 _REMEDY = 'A line is an object such as {"workflow": "order", "args": ["tea"], "key": "c1"}. Nothing was enqueued.'
 

@@ -20,7 +20,7 @@ from everstep.cli.text import cell, cut, duration, plural, safe, width
 from everstep.cli.working import BAD, Listener, name_of, words
 from everstep.clock import clock
 from everstep.errors import EverstepError
-from everstep.runtime.enqueue import Queue
+from everstep.queues.enqueue import Queue
 
 _FRAME, _BUSY_FRAME, _LOOK = 0.25, 0.15, 1.0
 _KEPT = 50

@@ -7,8 +7,8 @@ from typing import Any
 
 from everstep.cli.plain import fields_of, opened
 from everstep.errors import InvalidArgument
-from everstep.runtime.expression import parse
-from everstep.runtime.operations import ExpressionError
+from everstep.expressions.parser import parse
+from everstep.expressions.values import ExpressionError
 
 
 class Condition:

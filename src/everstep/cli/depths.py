@@ -6,7 +6,7 @@ from typing import Any
 
 from everstep.backends.contract.queues import Limits
 from everstep.cli.text import duration, iso
-from everstep.runtime.enqueue import Queue
+from everstep.queues.enqueue import Queue
 
 MINUTES = 5
 

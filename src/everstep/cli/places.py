@@ -40,7 +40,7 @@ def _with_deaths(store: Any, place: Place) -> Place:
     row = store.backend.run(place.run) if place.deaths else None
     if row is None:
         return place
-    from everstep.runtime.deaths import recorded_deaths
+    from everstep.runtime.limits.deaths import recorded_deaths
 
     freed = place.deaths if place.worker is None and row.worker is not None else 0
     return place._replace(deaths=recorded_deaths(store.backend, row).number + freed)

@@ -49,7 +49,7 @@ def load(target: str) -> Any:
     if target.endswith(_YAML):
         modules.look_here()  # for the functions that the document names
         try:
-            from everstep.runtime import yaml
+            from everstep import yaml
         except ImportError as error:
             raise InvalidArgument("YAML workflows need PyYAML", remedy="Install it: pip install 'everstep[yaml]'.") from error
         return yaml.load(target)

@@ -17,10 +17,10 @@ from everstep.errors import InvalidArgument
 from everstep.fields import Shape
 from everstep.ids import check_tag
 from everstep.redact import BUILT_IN, check_pattern
+from everstep.runtime.engine.leases import TTL_SECONDS
 from everstep.runtime.hooks import EVENTS as HOOK_EVENTS
 from everstep.runtime.hooks import TIMEOUT
-from everstep.runtime.lease import TTL_SECONDS
-from everstep.runtime.policy import Policy, is_custom
+from everstep.runtime.limits.policy import Policy, is_custom
 from everstep.store.retention.retention import KINDS
 
 _UNITS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400, "w": 604_800}

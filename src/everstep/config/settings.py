@@ -22,7 +22,7 @@ from everstep.config.presets import PRESETS
 from everstep.errors import InvalidArgument, InvalidConfig
 from everstep.fields import Shape, field
 from everstep.redact import Redactor
-from everstep.runtime.budget import Budget
+from everstep.runtime.limits.budget import Budget
 from everstep.store.retention.retention import Retention
 
 _LIMITS = ("seconds", "steps", "tokens", "cost")

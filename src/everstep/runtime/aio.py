@@ -18,20 +18,22 @@ from weakref import WeakKeyDictionary
 
 from everstep.backends.contract.core import Commit
 from everstep.errors import AttemptLost
-from everstep.runtime import abandoned, agates, owner, signals
-from everstep.runtime.asteps import adrive
-from everstep.runtime.branches import Branches
-from everstep.runtime.completions import TURNS, Completions
-from everstep.runtime.recorder import TROUBLE
+from everstep.runtime.engine import abandoned, owner
+from everstep.runtime.engine.branches import Branches
+from everstep.runtime.engine.completions import TURNS, Completions
+from everstep.runtime.engine.journal_writer import TROUBLE
+from everstep.runtime.limits import signals
 from everstep.runtime.run import Run, options_of
-from everstep.runtime.step_options import ABSENT
-from everstep.runtime.steps import Ticket, begin
+from everstep.runtime.steps.adrive import adrive
+from everstep.runtime.steps.drive import Ticket, begin
+from everstep.runtime.steps.options import ABSENT
+from everstep.runtime.waits import agates
 from everstep.runtime.workflow import as_workflow, workflow_of
 from everstep.store.views import Checkpoint
 from everstep.threads.offload import offload
 
 if TYPE_CHECKING:
-    from everstep.runtime.host import Host
+    from everstep.runtime.driving_store import Host
 
 PATIENCE = 0.2  # seconds
 
@@ -238,7 +240,7 @@ class AsyncRun:
 
     async def map(self, function: Callable[..., Any], items: Iterable[Any], concurrency: int = 8) -> list[Any]:
         """One step for each item, at most `concurrency` at the same time; results in the order of the items."""
-        from everstep.runtime.parallel import adrive_all
+        from everstep.runtime.steps.parallel import adrive_all
 
         return await adrive_all(self._run._map(function, items, concurrency), concurrency, self)
 
@@ -303,7 +305,7 @@ class AsyncStore:
 
     async def wait(self, run_id: str, timeout: float | None = None) -> Any:
         """Like `Store.wait`. Uses no thread while it waits: any number of tasks may."""
-        from everstep.runtime.operate import wait
+        from everstep.runtime.waits.control import wait
 
         until, nap = None if timeout is None else time.monotonic() + timeout, 0.005
         while True:

@@ -15,12 +15,12 @@ from everstep.errors import (
 )  # fmt: skip
 from everstep.fields import replace
 from everstep.records import CHILD, Kind, RunRow, Status
-from everstep.runtime.context import Frame, frame
-from everstep.runtime.deaths import is_buried
-from everstep.runtime.host import Host
+from everstep.runtime.driving_store import Host
+from everstep.runtime.engine.context import Frame, frame
+from everstep.runtime.engine.journal_writer import TROUBLE
+from everstep.runtime.limits.deaths import is_buried
 from everstep.runtime.outcome import Outcome, recorded
-from everstep.runtime.recorder import TROUBLE
-from everstep.runtime.steps import given_again
+from everstep.runtime.steps.drive import given_again
 from everstep.runtime.workflow import Workflow, beginning, refuse_other, resume, start
 from everstep.store.journal.entries import said_in
 from everstep.store.load import newest_of
@@ -103,9 +103,9 @@ def _validated(store: Host, row: RunRow | None, here: Frame) -> Any:
     assert ticket is not None
     if row is None:  # it was deleted: only its caller still knows what came of it
         if not ticket.done:
-            from everstep.runtime import validation
+            from everstep.runtime.steps import validate
 
-            raise validation.ends_at(run, ticket.address)
+            raise validate.ends_at(run, ticket.address)
         return given_again(ticket)
     found = resume(store, row.id, None, "validate", True, {"driven": True})
     known = recorded(store, row)

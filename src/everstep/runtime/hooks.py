@@ -30,8 +30,8 @@ from everstep.clock import clock
 from everstep.codec.explain import shown
 from everstep.errors import InvalidArgument, StoreClosed
 from everstep.fields import Shape, as_dict
-from everstep.runtime.checks import check_number
-from everstep.runtime.policy import is_custom
+from everstep.runtime.limits.checks import check_number
+from everstep.runtime.limits.policy import is_custom
 from everstep.threads.guard import refuse_inside
 
 if TYPE_CHECKING:

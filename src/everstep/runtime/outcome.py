@@ -10,8 +10,8 @@ from everstep.errors import (
 )  # fmt: skip
 from everstep.fields import Shape, field
 from everstep.records import CHILD, Kind, RunRow, Status
-from everstep.runtime.host import Host
-from everstep.runtime.playback import content
+from everstep.runtime.driving_store import Host
+from everstep.runtime.engine.replay import content
 from everstep.runtime.report import Report
 from everstep.store.gates import Gate, open_gates
 from everstep.store.journal.entries import RUNNING, list_steps, load_result

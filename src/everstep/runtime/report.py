@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from everstep.fields import Shape, field
-from everstep.runtime.difference import Difference
+from everstep.runtime.steps.difference import Difference
 
 
 class Report(Shape):

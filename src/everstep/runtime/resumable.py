@@ -8,7 +8,7 @@ from everstep.errors import EverstepError
 from everstep.fields import Shape, field
 from everstep.records import RunRow, Status
 from everstep.runtime import workflow
-from everstep.runtime.host import Host
+from everstep.runtime.driving_store import Host
 from everstep.store.gates import open_gates
 from everstep.store.journal.entries import read
 from everstep.store.load import load

@@ -32,21 +32,23 @@ from everstep.errors import (
 )
 from everstep.ids import check_id
 from everstep.records import Kind, Record, RunRow, Status
-from everstep.runtime import abandoned, deaths, gates, owner, playback, signals
-from everstep.runtime.account import Account
-from everstep.runtime.below import know_children
-from everstep.runtime.closing import announce, end
-from everstep.runtime.context import opened
-from everstep.runtime.driver import Driver, republish, told
-from everstep.runtime.ending import Ending, add_loose, ending_of, stopped_by, tell_caller
-from everstep.runtime.giving_back import give_back, give_back_unopened
-from everstep.runtime.host import Host
-from everstep.runtime.lease import Keeper
-from everstep.runtime.mode import Mode
-from everstep.runtime.playback import Playback
-from everstep.runtime.recorder import TROUBLE, Durability
-from everstep.runtime.step_options import ABSENT, check_name
-from everstep.runtime.steps import Ticket, begin, call, value_body
+from everstep.runtime.driving_store import Host
+from everstep.runtime.engine import abandoned, owner, replay
+from everstep.runtime.engine.closing import announce, end
+from everstep.runtime.engine.context import opened
+from everstep.runtime.engine.driver import Driver, republish, told
+from everstep.runtime.engine.ending import Ending, add_loose, ending_of, stopped_by, tell_caller
+from everstep.runtime.engine.give_back import give_back, give_back_unopened
+from everstep.runtime.engine.journal_writer import TROUBLE, Durability
+from everstep.runtime.engine.leases import Keeper
+from everstep.runtime.engine.options import Mode
+from everstep.runtime.engine.replay import Playback
+from everstep.runtime.limits import deaths, signals
+from everstep.runtime.limits.account import Account
+from everstep.runtime.limits.children_used import know_children
+from everstep.runtime.steps.drive import Ticket, begin, call, value_body
+from everstep.runtime.steps.options import ABSENT, check_name
+from everstep.runtime.waits import gates
 from everstep.snapshot.saver import Saver
 from everstep.store.chain import Chain
 from everstep.store.journal.driven import driven_in
@@ -168,7 +170,7 @@ class Run(Driver):
             return find_run(self._store.backend, commit.run.id)
         with self._given_back_on_error(commit.run):
             self._fire("before_run", row=commit.run)
-            self._ready(commit.run, state, playback.begun(commit.records))
+            self._ready(commit.run, state, replay.begun(commit.records))
         return None
 
     @contextmanager
@@ -187,7 +189,7 @@ class Run(Driver):
         if seen is None or row.head_seq == seen or row.status in (Status.RUNNING, Status.QUEUED):
             return
         self._row = row
-        self._refuse_other_input(row, playback.content(checked(self._store.backend, row, 1, 1)[0]))
+        self._refuse_other_input(row, replay.content(checked(self._store.backend, row, 1, 1)[0]))
         raise Interrupted(row.id, "another process has driven it meanwhile")
 
     def _refuse_other_input(self, row: RunRow, said: dict[str, Any]) -> None:
@@ -204,7 +206,7 @@ class Run(Driver):
         if not self._mode.workflow and fresh is None:
             self._refuse_workflow(row)
         self._fire("before_load", row=row)
-        played = self._played = fresh or (playback.whole(backend, row) if self._mode.workflow else playback.after_base(backend, row))
+        played = self._played = fresh or (replay.whole(backend, row) if self._mode.workflow else replay.after_base(backend, row))
         if not self._mode.silent or self._mode.budget is not None:
             played.count()
         self._refuse_other_input(row, played.start)
@@ -249,7 +251,7 @@ class Run(Driver):
 
     def _refuse_workflow(self, row: RunRow) -> None:
         """A workflow's journal means nothing to another program."""
-        if row.workflow is not None and "workflow" in playback.content(checked(self._store.backend, row, 1, 1)[0]):
+        if row.workflow is not None and "workflow" in replay.content(checked(self._store.backend, row, 1, 1)[0]):
             raise InvalidArgument(
                 f"run {row.id!r} is a run of the workflow {row.workflow!r}", remedy="Go on with store.resume(run_id), or fork it."
             )
@@ -398,7 +400,7 @@ class Run(Driver):
 
     def map(self, function: Callable[..., Any], items: Iterable[Any], concurrency: int = 8) -> list[Any]:
         """One step for each item, at most `concurrency` at the same time in threads; results in the order of the items."""
-        from everstep.runtime.parallel import drive_all
+        from everstep.runtime.steps.parallel import drive_all
 
         return drive_all(self._map(function, items, concurrency), concurrency)
 
@@ -579,7 +581,7 @@ class Run(Driver):
     def _notice_trouble(self, error: BaseException | None) -> None:
         """A program that ended with the store's own trouble did not fail: this attempt ends, and the run can be resumed."""
         if self._failure is None and error is not None and not self._dry:
-            from everstep.runtime.trouble import trouble_in
+            from everstep.runtime.engine.store_trouble import trouble_in
 
             self._failure = trouble_in(error, self._store.backend.url, self._trouble)
 

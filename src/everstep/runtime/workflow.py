@@ -37,21 +37,21 @@ from everstep.errors import (
 )  # fmt: skip
 from everstep.ids import check_id, new_id
 from everstep.records import Kind, RunRow, Status
-from everstep.runtime import signals
-from everstep.runtime.budget import Budget
-from everstep.runtime.deaths import DEAD, MAX_DEATHS, give_back
-from everstep.runtime.driver import republish
-from everstep.runtime.ending import stopped_by
+from everstep.runtime.driving_store import Host
+from everstep.runtime.engine.driver import republish
+from everstep.runtime.engine.ending import stopped_by
+from everstep.runtime.engine.journal_writer import TROUBLE
+from everstep.runtime.engine.options import Mode, Replay
+from everstep.runtime.engine.owner import place
+from everstep.runtime.engine.replay import content
 from everstep.runtime.hooks import Hooks
-from everstep.runtime.host import Host
-from everstep.runtime.mode import Mode, Replay
+from everstep.runtime.limits import signals
+from everstep.runtime.limits.budget import Budget
+from everstep.runtime.limits.deaths import DEAD, MAX_DEATHS, give_back
+from everstep.runtime.limits.policy import Policy
 from everstep.runtime.outcome import DIFFERS, Outcome, recorded
-from everstep.runtime.owner import place
-from everstep.runtime.playback import content
-from everstep.runtime.policy import Policy
-from everstep.runtime.recorder import TROUBLE
-from everstep.runtime.retry import Retry
 from everstep.runtime.run import Run
+from everstep.runtime.steps.retry import Retry
 from everstep.store.journal.driven import driven, has_begun, may_drive
 from everstep.store.journal.entries import load_result, name_of, read, result_body
 from everstep.store.load import checked
@@ -225,7 +225,7 @@ def refuse_misfit(flow: Workflow, args: tuple[Any, ...], kwargs: dict[str, Any])
 
 def call_plain(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], id: str | None) -> Any:
     """What `start` is in a store that is switched off: the call itself, and its result."""
-    from everstep.runtime.off import OffRun
+    from everstep.runtime.disabled import OffRun
 
     flow, run = as_workflow(function), OffRun(id, None)
     if flow.is_async:
@@ -249,7 +249,7 @@ def same_input(store: Host, flow: Workflow, args: tuple[Any, ...], kwargs: dict[
     """Whether a recorded input is this one, be it written in another way."""
     if digest == digest_of(*as_stored(store, flow, args, kwargs)):
         return True
-    from everstep.runtime.spelling import spellings
+    from everstep.runtime.steps.spelling import spellings
 
     return any(digest == digest_of(*as_stored(store, flow, *way)) for way in spellings(flow.function, args, kwargs))
 
@@ -259,7 +259,7 @@ def is_input_of(store: Host, row: RunRow, said: dict[str, Any], digest: bytes) -
     flow = _known.get(str(said.get("workflow")))
     if digest == said.get("input_digest") or flow is None:
         return bool(digest == said.get("input_digest"))
-    from everstep.runtime.spelling import spellings
+    from everstep.runtime.steps.spelling import spellings
 
     return any(digest == digest_of(*way) for way in spellings(flow.function, *_input(store, row, said)))
 
@@ -566,11 +566,11 @@ class Attempt:
 
     def _validated(self, error: BaseException | None) -> Outcome:
         """What a validation came to. One that found differences never has the status of the run."""
-        from everstep.runtime import validation
+        from everstep.runtime.steps import validate
 
         run = self.run
         assert run._row is not None
-        validation.conclude(run, error)
+        validate.conclude(run, error)
         outcome = Outcome(run._row.id, run._row.status, run._result, error if isinstance(error, Exception) else None, report=run.report)
         count = len(run.report.differences)
         if count:

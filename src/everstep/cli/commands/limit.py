@@ -13,7 +13,7 @@ from everstep.cli.app import command as make
 from everstep.cli.refs import QUEUE
 from everstep.cli.text import safe
 from everstep.cli.times import span
-from everstep.runtime.enqueue import limits_of
+from everstep.queues.enqueue import limits_of
 
 _RATE = re.compile(r"(\d{1,30})\s*/\s*(\S.*)")
 

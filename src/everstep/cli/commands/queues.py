@@ -9,7 +9,7 @@ from everstep.cli.app import App
 from everstep.cli.app import command as make
 from everstep.cli.text import cell
 from everstep.fields import as_dict
-from everstep.runtime.enqueue import Queue
+from everstep.queues.enqueue import Queue
 
 
 @make("queues")

@@ -12,7 +12,7 @@ from everstep.cli.app import command as make
 from everstep.cli.counting import Counted, count
 from everstep.cli.text import cell, duration, plural, size
 from everstep.cli.times import MOMENT
-from everstep.runtime.enqueue import Queue
+from everstep.queues.enqueue import Queue
 
 
 @make("stats")

@@ -9,7 +9,7 @@ import click
 from everstep.cli.app import App
 from everstep.cli.app import command as make
 from everstep.cli.text import cell, iso
-from everstep.runtime.workers import LiveWorker
+from everstep.queues.live_workers import LiveWorker
 
 _SHOWN = 5
 

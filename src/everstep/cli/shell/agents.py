@@ -11,13 +11,13 @@ from typing import Any
 
 import click
 
+from everstep.agents.loop import AgentLoop
 from everstep.cli import outcome
 from everstep.cli.app import App, interactive
 from everstep.cli.shell.asking import next_task
 from everstep.cli.text import safe
 from everstep.cli.watching import watch
 from everstep.errors import InvalidArgument, NotFound
-from everstep.runtime.agent import AgentLoop
 from everstep.runtime.workflow import beginning
 from everstep.store.refs import find_run
 

@@ -1,0 +1,1 @@
+"""Agents: a loop of thinking and acting, driven in a run."""

@@ -1,0 +1,269 @@
+"""The small language of `when:`, `for_each:`, `condition:` and of `${...}` in the values of a YAML workflow, and of `everstep bisect`.
+
+    expression  = and {"or" and}                  and     = not {"and" not}            not  = ["not"] compare
+    compare     = value [operator value]          operator: == != < <= > >= in, not in
+    value       = primary {"." name | "[" expression "]"}
+    primary     = number | 'text' | "text" | true | false | null | [list] | (expression) | name | function(expression, …)
+    functions   : len(x), default(x, y), json(text), lines(text)
+
+No arithmetic, no attributes of objects beyond their fields, no calls but these four: an expression reads what the run knows, always ends, and means
+the same on each replay. Relies on `operations` for what is done with values; no eval. An error is an `ExpressionError`; who knows the line puts it to it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from everstep.expressions.values import COMPARISONS, FUNCTIONS, ExpressionError, Missing, compared, member, suggestion
+from everstep.fields import Shape
+
+MOST_TEXT = 4_000
+MOST_DEPTH = 40
+
+Path = tuple[Any, ...]  # ("steps", "plan", "result"): a name and the constant members behind it
+Names = Mapping[str, Any]
+
+_TOKEN = re.compile(
+    r"""\s*(?:(?P<number>-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)(?![\w.])
+        |(?P<name>[A-Za-z_][A-Za-z0-9_]*)
+        |(?P<text>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")
+        |(?P<sign>==|!=|<=|>=|[<>.,()\[\]}]))""",
+    re.VERBOSE | re.DOTALL,
+)
+_MEMBER = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_-]*)")  # ids of steps may have a hyphen
+_CONSTANTS = {"true": True, "false": False, "null": None}
+_WORDS = {*_CONSTANTS, "and", "or", "not", "in"}
+_ESCAPES = {"n": "\n", "t": "\t", "\\": "\\", "'": "'", '"': '"'}
+
+
+class Part(Shape, frozen=True):
+    """A part of an expression: how it is worked out, the parts in it, the path that it names, if it is one, and the key that it is as a constant."""
+
+    evaluate: Callable[[Names], Any]
+    inner: tuple[Part, ...] = ()
+    path: Path = ()
+    key: str | int | None = None
+
+
+class Expression(Shape, frozen=True):
+    """An expression that was read."""
+
+    text: str
+    root: Part
+
+    def evaluate(self, names: Names) -> Any:
+        return self.root.evaluate(names)
+
+    def paths(self) -> Iterator[Path]:
+        """What it refers to, each as far as its members are constant."""
+        return _paths(self.root)
+
+
+def parse(text: str) -> Expression:
+    """Read a whole text as an expression; `${...}` around it may be there or not."""
+    stripped = text.strip()
+    if stripped.startswith("${"):
+        template = parse_template(stripped)
+        if len(template) == 1 and isinstance(template[0], Expression):
+            return template[0]
+        raise ExpressionError("text around ${...} is no expression")
+    parser = _Parser(text)
+    root = parser.expression()
+    parser.end()
+    return Expression(stripped, root)
+
+
+def parse_template(text: str) -> list[str | Expression]:
+    """Cut a text at each `${expression}`; `$${` stands for a plain `${`."""
+    parts: list[str | Expression] = []
+    plain, at = "", 0
+    while (found := text.find("${", at)) >= 0:
+        if found > at and text[found - 1] == "$":
+            plain, at = plain + text[at : found - 1] + "${", found + 2
+            continue
+        plain += text[at:found]
+        parser = _Parser(text, found + 2)
+        root = parser.expression()
+        parser.sign("}")
+        if plain:
+            parts.append(plain)
+        parts.append(Expression(text[found + 2 : parser.at - 1].strip(), root))
+        plain, at = "", parser.at
+    plain += text[at:]
+    return [*parts, plain] if plain or not parts else parts
+
+
+def _paths(part: Part) -> Iterator[Path]:
+    if part.path:
+        yield part.path
+    for inner in part.inner:
+        yield from _paths(inner)
+
+
+class _Parser:
+    """Recursive descent; a part in, its meaning out."""
+
+    def __init__(self, text: str, at: int = 0):
+        self._text = text
+        self._start = self.at = at
+        self._depth = 0
+
+    def fault(self, message: str) -> ExpressionError:
+        return ExpressionError(f"{message} in '{self._text[self._start :].strip():.80}'")
+
+    def _peek(self) -> tuple[str, str]:
+        """The next token and its kind; ("end", "") at the end."""
+        if self.at - self._start > MOST_TEXT:
+            raise self.fault(f"more than {MOST_TEXT:,} characters")
+        found = _TOKEN.match(self._text, self.at)
+        if found:
+            return str(found.lastgroup), found[str(found.lastgroup)]
+        rest = self._text[self.at :].strip()
+        if rest:
+            raise self.fault(f"'{rest[0]}' makes no sense" if rest[0] not in "'\"" else "a text without its closing quote")
+        return "end", ""
+
+    def _take(self) -> tuple[str, str]:
+        token = self._peek()
+        found = _TOKEN.match(self._text, self.at)
+        self.at = found.end() if found else len(self._text)
+        return token
+
+    def _took(self, *wanted: str) -> str | None:
+        """Take the next sign or word if it is one of these."""
+        kind, token = self._peek()
+        return self._take()[1] if kind in ("sign", "name") and token in wanted else None
+
+    def sign(self, wanted: str) -> None:
+        if not self._took(wanted):
+            raise self.fault(
+                f"'{wanted}' is missing before '{self._text[self.at :].strip():.20}'"
+                if self._peek()[1]
+                else f"'{wanted}' is missing at the end"
+            )
+
+    def end(self) -> None:
+        if self._peek()[0] != "end":
+            raise self.fault(f"'{self._peek()[1]}' is too much")
+
+    def expression(self) -> Part:
+        self._depth += 1
+        if self._depth > MOST_DEPTH:
+            raise self.fault(f"more than {MOST_DEPTH} levels")
+        part = self._either()
+        self._depth -= 1
+        return part
+
+    def _either(self) -> Part:
+        parts = [self._both()]
+        while self._took("or"):
+            parts.append(self._both())
+        return parts[0] if len(parts) == 1 else Part(lambda names: any(p.evaluate(names) for p in parts), tuple(parts))
+
+    def _both(self) -> Part:
+        parts = [self._negated()]
+        while self._took("and"):
+            parts.append(self._negated())
+        return parts[0] if len(parts) == 1 else Part(lambda names: all(p.evaluate(names) for p in parts), tuple(parts))
+
+    def _negated(self) -> Part:
+        if not self._took("not"):
+            return self._comparison()
+        part = self._comparison()
+        return Part(lambda names: not part.evaluate(names), (part,))
+
+    def _comparison(self) -> Part:
+        left = self._value()
+        sign = self._took("==", "!=", "<", "<=", ">", ">=", "in", "not")
+        if sign is None:
+            return left
+        if sign == "not" and not self._took("in"):
+            raise self.fault("'in' is missing after 'not'")
+        right = self._value()
+        name = "not in" if sign == "not" else sign
+        part = Part(lambda names: compared(name, left.evaluate(names), right.evaluate(names)), (left, right))
+        if self._peek()[1] in COMPARISONS and self._peek()[0] != "text":
+            raise self.fault("two comparisons in a row; join them with 'and'")
+        return part
+
+    def _value(self) -> Part:
+        part = self._primary()
+        for _ in range(MOST_DEPTH):
+            sign = self._took(".", "[")
+            if sign is None:
+                return part
+            key = _constant(self._member_name()) if sign == "." else self.expression()
+            if sign == "[":
+                self.sign("]")
+            part = _member(part, key)
+        raise self.fault(f"more than {MOST_DEPTH} levels")
+
+    def _member_name(self) -> str:
+        found = _MEMBER.match(self._text, self.at)
+        if not found:
+            raise self.fault("a name is missing after '.'")
+        self.at = found.end()
+        return found[1]
+
+    def _primary(self) -> Part:
+        kind, token = self._take()
+        if kind == "number":
+            return _constant(float(token) if re.search(r"[.eE]", token) else int(token))
+        if kind == "text":
+            return _constant(re.sub(r"\\(.)", self._escape, token[1:-1], flags=re.DOTALL))
+        if kind == "name":
+            return self._named(token)
+        if (kind, token) == ("sign", "("):
+            part = self.expression()
+            self.sign(")")
+            return Part(part.evaluate, (part,))
+        if (kind, token) == ("sign", "["):
+            parts = self._listed("]")
+            return Part(lambda names: [p.evaluate(names) for p in parts], parts)
+        raise self.fault(f"a value is missing before '{token}'" if token else "a value is missing at the end")
+
+    def _escape(self, found: re.Match[str]) -> str:
+        if found[1] not in _ESCAPES:
+            raise self.fault(f"'\\{found[1]}' is unknown; allowed: {', '.join(repr(chr(92) + e) for e in _ESCAPES)}")
+        return _ESCAPES[found[1]]
+
+    def _named(self, name: str) -> Part:
+        if name in _CONSTANTS:
+            return _constant(_CONSTANTS[name])
+        if name in _WORDS:
+            raise self.fault(f"a value is missing before '{name}'")
+        if not self._took("("):
+            return Part(lambda names: _known(names, name), path=(name,))
+        if name not in FUNCTIONS:
+            raise self.fault(f"there is no function '{name}'{suggestion(name, FUNCTIONS)}; allowed: {', '.join(sorted(FUNCTIONS))}")
+        parts = self._listed(")")
+        count, function = FUNCTIONS[name]
+        if len(parts) != count:
+            raise self.fault(f"{name}() takes {count} value{'s' * (count > 1)}, not {len(parts)}")
+        return Part(lambda names: function(*(partial(p.evaluate, names) for p in parts)), parts)
+
+    def _listed(self, closing: str) -> tuple[Part, ...]:
+        parts: list[Part] = []
+        while not self._took(closing):
+            if parts:
+                self.sign(",")
+            parts.append(self.expression())
+        return tuple(parts)
+
+
+def _constant(value: Any) -> Part:
+    return Part(lambda names: value, key=value if type(value) in (str, int) else None)
+
+
+def _known(names: Names, name: str) -> Any:
+    if name not in names:
+        raise Missing(f"there is no '{name}' here")
+    return names[name]
+
+
+def _member(part: Part, key: Part) -> Part:
+    path = (*part.path, key.key) if part.path and key.key is not None else ()
+    return Part(lambda names: member(part.evaluate(names), key.evaluate(names)), () if path else (part, key), path)

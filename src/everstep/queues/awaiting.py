@@ -1,0 +1,125 @@
+"""A workflow waits for a run that was enqueued, and gives its worker's place back meanwhile.
+
+The wait is a step. While the awaited run has not ended, the step stops the workflow as a gate does; a letter to the awaited run asks for
+a wake-up at its end. A timer letter to the workflow itself carries when the wait began and when it times out, and makes it look again
+now and then: a process that died between recording the end and posting the wake-up cannot leave the workflow asleep for good.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from everstep.clock import clock
+from everstep.codec.frame import unwrap
+from everstep.codec.values import decode, encode
+from everstep.errors import InvalidArgument, NotFound, Waiting
+from everstep.fields import Shape
+from everstep.records import Letter, RunRow, Status
+from everstep.runtime.driving_store import Host
+from everstep.runtime.engine.context import Frame, frame
+from everstep.runtime.outcome import Outcome, recorded
+from everstep.runtime.waits.wake_callers import ask_to_be_told
+from everstep.store.journal.failures import rebuilt
+from everstep.store.refs import find_run
+
+if TYPE_CHECKING:
+    from everstep.runtime.run import Run
+
+STEP = "wait:run"
+_ENDED = (Status.SUCCEEDED, Status.FAILED, Status.CANCELLED)
+_SOONEST = 5_000_000
+_LATEST = 300_000_000
+_NOT_SEEN = 1_000_000
+
+
+class _Wait(Shape):
+    """One wait, as its letter carries it. `seen`: the awaited run was there once."""
+
+    began: int
+    deadline: int | None
+    seen: bool
+
+
+def is_over(store: Host, id: str) -> bool:
+    """Whether a run has ended. A run that failed and is to be tried again has kept its place in its queue."""
+    row = store.backend.run(id)
+    return row is not None and row.status in _ENDED and (row.status != Status.FAILED or store.backend.place(id) is None)
+
+
+def check_timeout(timeout: float | None) -> None:
+    if timeout is not None and (isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 <= timeout < 1e9):
+        raise InvalidArgument(f"timeout must be a number of seconds of at least 0, got {timeout!r:.60}")
+
+
+def wait_inside(here: Frame, id: str, timeout: float | None) -> Outcome:
+    """The outcome of a run, recorded as a step of the workflow that waits for it."""
+    return _outcome(here.run._called(STEP, _look, (id, timeout), {}))
+
+
+def _look(id: str, timeout: float | None) -> dict[str, Any]:
+    """What came of the run; stops the workflow if that is not known yet."""
+    inside = frame.get()
+    assert inside is not None
+    assert inside.ticket is not None
+    run, name = cast("Run", inside.run), f"timer:{inside.ticket.address}"
+    store, now = cast(Host, run._store), clock.now_us()
+    if run._dry:  # a validation writes nothing
+        return _said(run, outcome_now(store, id))
+    wait = _wait_of(run._letters.get(name)) or _Wait(now, None if timeout is None else now + int(timeout * 1e6), False)
+    row = _register(store, run, id)
+    if row is None and wait.seen:
+        raise NotFound(f"run {id!r} was deleted while run {run.id!r} waited for its end", remedy="Enqueue it again under another id.")
+    wait.seen = row is not None
+    if is_over(store, id) or (wait.deadline is not None and now >= wait.deadline):
+        if name in run._letters:
+            run._read.append(name)
+            run._letters.pop(name)
+        return _said(run, outcome_now(store, id))
+    _sleep(run, name, wait, now)
+    raise Waiting(run.id, f"the end of run {id!r}", wait.deadline)
+
+
+def _register(store: Host, run: Run, id: str) -> RunRow | None:
+    """Ask for a wake-up before the look that decides: whoever ends the run in between sees the letter, or the look sees the end."""
+    row = store.backend.run(id)
+    if row is not None and not is_over(store, id):
+        try:
+            ask_to_be_told(store.backend, store.framer, run._open()[0], row)
+        except NotFound:  # it was deleted in this moment
+            return None
+    return row
+
+
+def _sleep(run: Run, name: str, wait: _Wait, now: int) -> None:
+    """Set the timer anew: the longer the wait, the rarer the looks."""
+    pause = min(max(now - wait.began, _SOONEST), _LATEST) if wait.seen else _NOT_SEEN
+    due = now + pause if wait.deadline is None else min(now + pause, wait.deadline)
+    body = run._store.framer.wrap(encode([wait.began, wait.deadline, wait.seen]))
+    with run._lock:
+        if name in run._letters:
+            run._read.append(name)
+        run._outgoing.append(Letter.make(run._open()[0].key, name, due, now, body))
+
+
+def _wait_of(letter: Letter | None) -> _Wait | None:
+    match decode(unwrap(letter.body)) if letter is not None else None:
+        case [int() as began, int() | None as deadline, bool() as seen]:
+            return _Wait(began, deadline, seen)
+    return None
+
+
+def outcome_now(store: Host, id: str) -> Outcome:
+    """What is known of a run at this moment."""
+    if store.backend.run(id) is None:
+        return Outcome(id, Status.QUEUED.value, reason="no worker has seen the order, or its transaction was not committed")
+    return recorded(store, find_run(store.backend, id))
+
+
+def _said(run: Run, outcome: Outcome) -> dict[str, Any]:
+    error = None if outcome.error is None else run._error_body(cast(Exception, outcome.error))
+    return {"run": outcome.run, "status": str(outcome.status), "result": outcome.result, "error": error, "reason": outcome.reason}
+
+
+def _outcome(said: dict[str, Any]) -> Outcome:
+    error = None if said["error"] is None else rebuilt(said["error"], f"run {said['run']}")
+    return Outcome(said["run"], said["status"], said["result"], error, said["reason"])

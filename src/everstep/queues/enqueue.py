@@ -1,0 +1,272 @@
+"""Puts runs into queues, and says what their limits are. Whoever calls this drives nothing: a worker does.
+
+A run that waits is a run like any other, with its input in its first record, and can be looked at, paused and cancelled.
+"""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime, timedelta
+from typing import Any
+
+from everstep.backends.contract.core import Commit
+from everstep.backends.contract.queues import LIMITS, START, Limits, Task
+from everstep.clock import clock
+from everstep.codec.values import encode
+from everstep.errors import AlreadyQueued, InvalidArgument, RunExists
+from everstep.fields import Shape, field
+from everstep.ids import check_id, check_tag, new_id
+from everstep.queues import awaiting
+from everstep.records import Letter, RunRow, Status
+from everstep.runtime import workflow as flows
+from everstep.runtime.child import child_id
+from everstep.runtime.driving_store import Host
+from everstep.runtime.engine import owner
+from everstep.runtime.engine.context import Frame, frame
+from everstep.runtime.engine.journal_writer import TROUBLE
+from everstep.runtime.outcome import Outcome
+from everstep.runtime.run import Run
+from everstep.store.query import check_text, to_meta
+from everstep.store.refs import find_run
+from everstep.store.views import when
+
+DEFAULT = "default"
+_LONGEST_NAP = 0.25
+_LONGEST_DELAY = 100 * 365 * 86_400
+_MOST = 2**31 - 1
+
+
+class Enqueued(Shape, frozen=True):
+    """A run that waits in a queue, or was found there. `new` is False if it had been enqueued before."""
+
+    id: str
+    queue: str
+    new: bool
+    _store: Host = field(repr=False, compare=False)
+
+    def __str__(self) -> str:
+        return self.id
+
+    @property
+    def status(self) -> str:
+        row = self._store.backend.run(self.id)
+        return str(row.status) if row is not None else Status.QUEUED.value  # a worker has not seen the order yet
+
+    def wait(self, timeout: float | None = None) -> Outcome:
+        """The outcome, as soon as the run has ended; after `timeout` seconds that of a run which has not.
+
+        In a workflow, outside of its steps, this is a durable wait: the workflow gives its worker's place back and is woken when the run
+        ends, and the outcome is recorded. Anywhere else it blocks.
+        """
+        awaiting.check_timeout(timeout)
+        here = _workflow_here()
+        if here is not None:
+            return awaiting.wait_inside(here, self.id, timeout)
+        limit = None if timeout is None else time.monotonic() + timeout
+        nap = 0.005
+        while not self._over() and (limit is None or time.monotonic() < limit):
+            time.sleep(nap if limit is None else max(0.0, min(nap, limit - time.monotonic())))
+            nap = min(nap * 1.5, _LONGEST_NAP)
+        return awaiting.outcome_now(self._store, self.id)
+
+    async def wait_async(self, timeout: float | None = None) -> Outcome:
+        """Like `wait`, without keeping the event loop of this thread."""
+        awaiting.check_timeout(timeout)
+        here = _workflow_here()
+        if here is not None:
+            return awaiting.wait_inside(here, self.id, timeout)
+        import asyncio
+
+        limit, nap = None if timeout is None else time.monotonic() + timeout, 0.005
+        while not await asyncio.to_thread(self._over) and (limit is None or time.monotonic() < limit):
+            await asyncio.sleep(nap if limit is None else max(0.0, min(nap, limit - time.monotonic())))
+            nap = min(nap * 1.5, _LONGEST_NAP)
+        return await asyncio.to_thread(awaiting.outcome_now, self._store, self.id)
+
+    def _over(self) -> bool:
+        return awaiting.is_over(self._store, self.id)
+
+
+def _workflow_here() -> Frame | None:
+    """Where the calling code is in a workflow, if it is in one and not inside of a step, which cannot be left halfway."""
+    here = frame.get()
+    return here if here is not None and here.ticket is None and isinstance(here.run, Run) and here.run._mode.workflow else None
+
+
+class Order(Shape, frozen=True):
+    """One run that is to wait: what of, with what, and where."""
+
+    name: str
+    about: dict[str, Any]
+    chunks: list[tuple[bytes, bytes]]
+    task: Task
+    delay: int
+
+
+def enqueue(
+    store: Host,
+    function: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    id: str | None,
+    task: Task,
+    delay: float | timedelta | None,
+    connection: Any = None,
+) -> Enqueued:
+    order = order_of(store, function, args, kwargs, task, delay)
+    if connection is not None:
+        from everstep.queues.outbox import leave
+
+        leave(store, order, run := new_id() if id is None else check_id(id), connection)
+        return Enqueued(run, task.queue, True, store)
+    here = owner.place()
+    if here is not None and here.ticket is None and isinstance(here.run, Run):
+        return _as_step(store, order, id, here)
+    return place(store, order, new_id() if id is None else check_id(id))
+
+
+def _as_step(store: Host, order: Order, id: str | None, here: Frame) -> Enqueued:
+    """Inside a run this is a step, so that a replay enqueues nothing twice. The id follows from the step: dying in it is no harm."""
+
+    def enqueue(digest: bytes) -> tuple[str, bool]:
+        inside = frame.get()
+        assert inside is not None
+        assert inside.ticket is not None
+        try:
+            made = place(store, order, child_id(inside.run.id, inside.ticket.address) if id is None else check_id(id))
+        except TROUBLE as error:
+            if store is inside.run._store:
+                inside.run._met(error, step=True)
+            raise
+        return made.id, made.new
+
+    run, new = here.run._called(f"enqueue:{order.name}", enqueue, (order.about["input_digest"],), {})
+    return Enqueued(run, order.task.queue, new, store)
+
+
+class Queue(Shape, frozen=True):
+    """What is in a queue: how many runs are ready, come later, wait for something, are driven; since when the oldest is ready; how many were
+    taken, ended, failed and freed from dead workers in the last `minutes`; and its limits."""
+
+    name: str
+    ready: int
+    later: int
+    waiting: int
+    running: int
+    oldest: datetime | None
+    minutes: int
+    taken: int
+    ended: int
+    failed: int
+    freed: int
+    limits: Limits
+
+
+def queues(store: Host, minutes: int) -> list[Queue]:
+    if type(minutes) is not int or not 0 <= minutes <= _MOST:
+        raise InvalidArgument(f"minutes must be an integer from 0 to {_MOST:,}, got {minutes!r:.60}")
+    found = []
+    for depth in store.backend.depths(minutes):
+        oldest = None if depth.oldest is None else when(depth.oldest)
+        taken, ended, failed, freed = (sum(minute[i] for minute in depth.minutes) for i in range(4))
+        about = (depth.queue, depth.ready, depth.later, depth.waiting, depth.running, oldest)
+        found.append(Queue(*about, minutes, taken, ended, failed, freed, limits_of(store, depth.queue)))
+    return found
+
+
+def order_of(
+    store: Host, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], task: Task, delay: float | timedelta | None
+) -> Order:
+    """An order, checked: what a worker could only fail with is refused here."""
+    flow = None if isinstance(function, str) else flows.as_workflow(function)
+    name = flow.name if flow is not None else check_text(function, "workflow") or ""
+    about, chunks = flows.first_words(store, name, stored_input(store, name if flow is None else flow, args, kwargs), flow)
+    about["task"] = list(task)
+    return Order(name, about, chunks, check_task(task), _microseconds(delay))
+
+
+def stored_input(store: Host, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> flows.Stored:
+    """An input as this store keeps it; refused if the workflow, where it is known, cannot take it."""
+    if not isinstance(function, str):
+        flow = flows.as_workflow(function)
+        flows.refuse_misfit(flow, args, kwargs)
+        return flows.as_stored(store, flow, args, kwargs)
+    return (args, kwargs) if store._mask is None else store._mask.call(lambda *_, **__: None, args, kwargs, function)
+
+
+def check_queue(name: Any) -> str:
+    return check_tag(name, "name of a queue")
+
+
+def check_task(task: Task) -> Task:
+    check_queue(task.queue)
+    if type(task.priority) is not int or not -(2**31) <= task.priority < 2**31:
+        raise InvalidArgument(
+            f"priority={task.priority!r:.60} is no whole number from {-(2**31):,} to {2**31 - 1:,}",
+            remedy="Higher ones come first; 0 is what is not urgent.",
+        )
+    check_text(task.key, "key", 200)
+    check_text(task.dedupe, "dedupe", 200)
+    return task
+
+
+def _microseconds(delay: Any) -> int:
+    seconds = delay.total_seconds() if isinstance(delay, timedelta) else 0 if delay is None else delay
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 <= seconds <= _LONGEST_DELAY:
+        raise InvalidArgument(f"delay={delay!r:.60} is no number of seconds from 0 to {_LONGEST_DELAY:,} (100 years)")
+    return int(seconds * 1_000_000)
+
+
+def commit_of(store: Host, order: Order, id: str) -> Commit:
+    """The commit that makes the run."""
+    fields = {"workflow": order.name, "meta": to_meta({"queue": order.task.queue})}
+    commit = store.first_commit(id, fields, order.about, order.chunks, status=Status.QUEUED.value)
+    now = clock.now_us()
+    commit.letters = [Letter.make(commit.run.key, START, now + order.delay, now, store.framer.wrap(encode(None)))]
+    commit.task = order.task
+    return commit
+
+
+def place(store: Host, order: Order, id: str) -> Enqueued:
+    """Make the run, or find the one that is there."""
+    try:
+        store.backend.commit(commit_of(store, order, id))
+    except AlreadyQueued as error:
+        twin = error.run or store.backend.twin(order.task)
+        return Enqueued(twin, order.task.queue, False, store) if twin is not None else place(store, order, id)
+    except RunExists:
+        refuse_other_run(store, find_run(store.backend, id), order)
+        return Enqueued(id, order.task.queue, False, store)
+    return Enqueued(id, order.task.queue, True, store)
+
+
+def refuse_other_run(store: Host, row: RunRow, order: Order) -> None:
+    """Refuse an id that is taken by a run of another workflow or with another input."""
+    said = flows.beginning(store, row)
+    if said.get("workflow") != order.name or not flows.is_input_of(store, row, said, order.about["input_digest"]):
+        raise RunExists(f"run {row.id!r} exists, of another workflow or with another input", remedy="Choose another id.")
+
+
+def set_limits(store: Host, queue: str, concurrency: int | None, per_key: int | None, rate: tuple[int, float] | None) -> None:
+    check_queue(queue)
+    for name, value in (("concurrency", concurrency), ("per_key", per_key)):
+        if value is not None and (type(value) is not int or not 1 <= value <= _MOST):
+            raise InvalidArgument(f"{name}={value!r:.60} is no whole number from 1 to {_MOST:,}")
+    count, seconds = _rate(rate)
+    limits = Limits(concurrency, per_key, count, int(seconds * 1_000_000))
+    store.backend.set_fact(LIMITS + queue, None if limits.none else limits.text())
+
+
+def _rate(rate: Any) -> tuple[int | None, float]:
+    if rate is None:
+        return None, 0.0
+    match rate:
+        case (int() as count, int() | float() as seconds) if type(count) is int and 1 <= count <= _MOST and 0 < seconds <= 366 * 86_400:
+            return count, float(seconds)
+    raise InvalidArgument(
+        f"rate={rate!r:.60} is no rate", remedy=f"Give how many, up to {_MOST:,}, in how many seconds, up to a year: rate=(10, 60)."
+    )
+
+
+def limits_of(store: Host, queue: str) -> Limits:
+    return Limits.parse(store.backend.fact(LIMITS + check_queue(queue)))

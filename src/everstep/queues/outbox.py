@@ -1,0 +1,121 @@
+"""Runs that are enqueued inside a transaction of the caller's own: they come to be with its commit, or not at all.
+
+The transaction only leaves an order, so that it holds no lock that others wait for. A worker makes a run of it; the id stands in the order, so that
+doing it twice makes one run. In the database of a store on PostgreSQL, orders are in a table of the store. A SQLite file of the
+caller's gets a small table for them, and workers are told to look there.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from everstep.backends.contract.queues import Task
+from everstep.clock import clock
+from everstep.codec.frame import unwrap
+from everstep.codec.values import decode, encode
+from everstep.errors import Damaged, EverstepError, InvalidArgument, RunExists, StoreBusy, Unstorable
+from everstep.fields import Shape
+from everstep.queues.enqueue import Order, place
+from everstep.runtime.driving_store import Host
+
+_TABLE = (
+    "CREATE TABLE IF NOT EXISTS everstep_orders (number INTEGER PRIMARY KEY, run TEXT NOT NULL, body BLOB NOT NULL, digest BLOB NOT NULL)"
+)
+_LEAVE = "INSERT INTO everstep_orders (run, body, digest) VALUES (?, ?, ?)"
+_READ = "SELECT number, run, body, digest FROM everstep_orders ORDER BY number LIMIT ?"
+_HAS = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'everstep_orders'"
+_DROP = "DELETE FROM everstep_orders WHERE number = ?"
+_AT_ONCE = 100
+_BUSY_SECONDS = 1.0
+
+Left = tuple[int, str, bytes, bytes]
+
+
+class Carried(Shape, frozen=True):
+    """What became of an order: the run that was made, or why none was."""
+
+    run: str
+    error: EverstepError | None = None
+
+
+def leave(store: Host, order: Order, run: str, connection: Any) -> None:
+    """Put an order into the transaction that is open on a connection, or that this begins."""
+    said = {
+        "name": order.name, "about": order.about, "chunks": order.chunks, "delay": order.delay, "at": clock.now_us(),
+        "task": list(order.task),
+    }  # fmt: skip
+    body = store.framer.wrap(encode(said, "order"))
+    digest = sha256(body).digest()
+    if isinstance(connection, sqlite3.Connection):
+        _leave_in_file(connection, (run, body, digest))
+        return
+    sql = store.backend.order_sql()
+    if sql is None or not callable(getattr(connection, "cursor", None)):
+        raise InvalidArgument(
+            f"{type(connection).__module__}.{type(connection).__qualname__} is no connection that {store.url} can be written with",
+            remedy="Give a connection of psycopg to the database that the store is in, or one of sqlite3 to a file of yours.",
+        )
+    cursor = connection.cursor()
+    if inspect.isawaitable(cursor) or inspect.iscoroutinefunction(cursor.execute):
+        raise InvalidArgument("an async connection cannot be used here", remedy="Give a connection of psycopg.connect().")
+    cursor.execute(sql, (run.encode(), body, digest))
+    cursor.close()
+
+
+def _leave_in_file(connection: sqlite3.Connection, values: Sequence[Any]) -> None:
+    if not connection.in_transaction:
+        connection.execute("BEGIN")
+    connection.execute(_TABLE)
+    connection.execute(_LEAVE, values)
+
+
+def carry_out(store: Host, files: Sequence[str | os.PathLike[str]] = ()) -> Iterator[Carried]:
+    """Make runs of the orders that were committed."""
+    while found := store.backend.orders(_AT_ONCE):
+        yield from (_carry(store, one) for one in found)
+        store.backend.drop_orders([number for number, *_ in found])
+    for file in files:
+        yield from _from_file(store, file)
+
+
+def _from_file(store: Host, file: str | os.PathLike[str]) -> Iterator[Carried]:
+    if not Path(file).exists():
+        return
+    try:
+        with closing(sqlite3.connect(file, timeout=_BUSY_SECONDS, isolation_level=None)) as connection:
+            connection.execute("PRAGMA synchronous = FULL")
+            if connection.execute(_HAS).fetchone() is None:
+                return
+            while found := connection.execute(_READ, (_AT_ONCE,)).fetchall():
+                yield from (_carry(store, one) for one in found)
+                connection.executemany(_DROP, [(number,) for number, *_ in found])
+    except sqlite3.Error as error:
+        raise StoreBusy(f"the orders in {os.fspath(file)!r} cannot be read: {error}") from error
+
+
+def _carry(store: Host, left: Left) -> Carried:
+    """Make the run of one order. Only an order that nothing can ever come of is given up; trouble with the store is raised, and leaves it there."""
+    _, run, body, digest = left
+    if not isinstance(body, bytes) or sha256(body).digest() != digest:
+        return Carried(str(run), Damaged(f"the order of run {run!r} does not match its digest", remedy="Enqueue it anew."))
+    try:
+        order = _read(body)
+    except (Damaged, ValueError, TypeError, KeyError) as error:
+        return Carried(run, Damaged(f"the order of run {run!r} cannot be read: {error}", remedy="Enqueue it anew."))
+    try:
+        return Carried(place(store, order, run).id)
+    except (RunExists, Unstorable, InvalidArgument) as error:
+        return Carried(run, error)
+
+
+def _read(body: bytes) -> Order:
+    said = decode(unwrap(body))
+    late = max(0, said["delay"] - (clock.now_us() - said["at"]))
+    return Order(said["name"], said["about"], said["chunks"], Task(*said["task"]), late)

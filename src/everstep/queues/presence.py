@@ -1,0 +1,91 @@
+"""Says in the store which workers there are: their queues, and their workflows with the versions of their code.
+
+A worker has one fact, `worker:ID/N`, from its first look for work until it stops. Whether it lives is told by its lease, as for runs: the
+fact of a worker that died is ignored at once, and any other worker removes it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+from everstep.backends.contract.core import Backend
+from everstep.errors import Damaged, EverstepError
+from everstep.runtime import workflow as flows
+from everstep.runtime.driving_store import Host
+
+WORKER = "worker:"
+_numbers = itertools.count(1)
+
+
+class Said(NamedTuple):
+    """What one worker says of itself. `workflows` maps each name to its version."""
+
+    queues: list[str]
+    concurrency: int
+    recover: bool
+    lease: float
+    workflows: dict[str, str | None]
+
+    @classmethod
+    def parse(cls, name: str, text: str) -> Said:
+        try:
+            return cls(**json.loads(text))
+        except (ValueError, TypeError):
+            raise Damaged(f"the fact {name!r} of a worker cannot be read", remedy="Stop that worker and start it again.") from None
+
+
+class Presence:
+    """What a worker keeps in the store about itself while it works."""
+
+    def __init__(self, store: Host, queues: Sequence[str], concurrency: int, recover: bool):
+        self._store = store
+        self._about = (list(queues), concurrency, recover, store.keeper.ttl)
+        self._name = f"{WORKER}{store.keeper.worker.id}/{next(_numbers)}"
+        self._told: str | None = None
+        self._attends = False
+
+    def tell(self) -> None:
+        """Make known what this worker is and knows; writes only where that is new."""
+        text = json.dumps(Said(*self._about, flows.versions())._asdict())
+        if text != self._told:
+            self._attend()
+            self._store.backend.set_fact(self._name, text)
+            self._told = text
+
+    def _attend(self) -> None:
+        self._store.keeper.attend(again=self._attends)
+        self._attends = True
+
+    def check(self) -> None:
+        """Now and then: say it again if others took this worker for dead while it was asleep, and forget workers that died."""
+        backend = self._store.backend
+        facts = backend.facts(WORKER)
+        alive = {worker.id for worker in backend.living()}
+        if self._name not in facts or self._store.keeper.worker.id not in alive:
+            self._told = None
+            self.tell()
+        for name in facts:
+            if name != self._name and worker_in(name) not in alive:
+                backend.set_fact(name, None)
+
+    def end(self) -> None:
+        if not self._attends:
+            return
+        self._attends = False
+        self._store.keeper.released()
+        with suppress(EverstepError):  # best effort: its lease ends, and others remove the fact
+            self._store.backend.set_fact(self._name, None)
+
+
+def worker_in(name: str) -> str:
+    """The worker that a fact is about."""
+    return name.removeprefix(WORKER).rpartition("/")[0]
+
+
+def said_of(backend: Backend) -> list[tuple[str, Said]]:
+    """What each worker that has not stopped says of itself, with its id; also of those that died meanwhile."""
+    return [(worker_in(name), Said.parse(name, text)) for name, text in backend.facts(WORKER).items()]

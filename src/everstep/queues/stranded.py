@@ -1,0 +1,111 @@
+"""Runs that no live worker will take, and why. Reads only.
+
+A worker takes runs of its own queues, of workflows that it knows, and of its version if other code could contradict what is recorded (see
+`store.driven`). Outside of queues it takes runs that wait or whose process died, unless it was started without `recover`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from everstep.backends.contract.core import Backend, Query
+from everstep.backends.contract.queues import Place
+from everstep.errors import EverstepError
+from everstep.fields import Shape
+from everstep.queues.presence import Said, said_of
+from everstep.records import RunRow, Status
+from everstep.runtime.driving_store import Host
+from everstep.runtime.workflow import beginning
+from everstep.store.journal.driven import driven, has_begun, may_drive
+from everstep.store.refs import verified
+
+_LAST = (1 << 62) - 1
+
+
+class Stranded(Shape, frozen=True):
+    """A run that no live worker will take. `version` is that of the code that drove it last; `queue` is None outside of queues."""
+
+    run: str
+    queue: str | None
+    workflow: str | None
+    version: str | None
+    status: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.run}: {self.reason}"
+
+
+class _Candidate(NamedTuple):
+    row: RunRow
+    queue: str | None
+
+
+def stranded(store: Host) -> list[Stranded]:
+    backend = store.backend
+    alive = {worker.id for worker in backend.living()}
+    workers = [said for worker, said in said_of(backend) if worker in alive]
+    found: list[Stranded] = []
+    for candidate in [*_queued(backend, alive), *_outside(backend)]:
+        one = _look_at(store, candidate, workers)
+        if one is not None:
+            found.append(one)
+    return found
+
+
+def _queued(backend: Backend, alive: set[str]) -> Iterator[_Candidate]:
+    """The runs of queues that nobody drives, unless an operator paused them."""
+    for place in backend.places():
+        if place.worker not in alive:
+            row = backend.run(place.run)
+            if row is not None and not _is_paused(backend, place):
+                yield _Candidate(row, place.task.queue)
+
+
+def _is_paused(backend: Backend, place: Place) -> bool:
+    return place.ready is None and any(letter.name == "pause" for letter in backend.letters(place.run))
+
+
+def _outside(backend: Backend) -> Iterator[_Candidate]:
+    """The runs of workflows outside of queues that a worker would have to take: now, or when what they wait for has come."""
+    failed = {run for run in backend.due(_LAST, outside=True) if any(letter.name == "retry" for letter in backend.letters(run))}
+    rows = [row for status in (Status.RUNNING, Status.WAITING) for _, row in backend.runs(Query(status=status.value))]
+    rows += [row for run in sorted(failed) if (row := backend.run(run)) is not None and row.status == Status.FAILED]
+    for row in rows:
+        if row.workflow is None or backend.place(row.id) is not None or backend.holder(row) is not None:
+            continue
+        if row.status != Status.WAITING or not any(letter.name == "pause" for letter in backend.letters(row.id)):
+            yield _Candidate(row, None)
+
+
+def _look_at(store: Host, candidate: _Candidate, workers: list[Said]) -> Stranded | None:
+    row, queue = candidate
+    version = None
+    try:
+        said = beginning(store, verified(row))
+        if "workflow" not in said:
+            return None  # a loop of a program's own, which no worker drives
+        before = driven(store.backend, row, said)
+        version = before.version
+        reason = _reason(candidate, workers, version, lambda mine: may_drive(before, has_begun(store.backend, row), mine))
+    except EverstepError as error:
+        reason = f"it is damaged: {error.message}"
+    return None if reason is None else Stranded(row.id, queue, row.workflow, version, row.status, reason)
+
+
+def _reason(candidate: _Candidate, workers: list[Said], version: str | None, fits: Callable[[str | None], bool]) -> str | None:
+    """Why no worker takes a run; None if one does."""
+    row, queue = candidate
+    name = row.workflow or ""
+    serving = [one for one in workers if (queue in one.queues if queue is not None else one.recover)]
+    if not serving:
+        return f"no live worker serves queue {queue!r}" if queue is not None else "no live worker takes runs outside of queues"
+    knowing = [one for one in serving if name in one.workflows]
+    where = f" of queue {queue!r}" if queue is not None else ""
+    if not knowing:
+        return f"no live worker{where} has the workflow {name!r}"
+    if any(fits(one.workflows[name]) for one in knowing):
+        return None
+    has = ", ".join(sorted({str(one.workflows[name]) for one in knowing}))
+    return f"it was driven by version {version} of {name!r}; live workers{where} have version {has}"

@@ -1,0 +1,158 @@
+"""A run that is not recorded: the program works as if Everstep were not there. Nothing is ever written, nothing is read.
+
+For programs and tests that switch Everstep off (`everstep.open(enabled=False)`, `policy=off`) without changing a line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import random
+import time
+import uuid
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from typing import Any, cast
+
+from everstep.codec.values import decode, encode
+from everstep.errors import Waiting
+from everstep.ids import new_id
+from everstep.records import Kind, Record
+from everstep.runtime.engine import owner
+from everstep.runtime.engine.context import Frame
+from everstep.runtime.report import Report
+from everstep.runtime.steps.options import ABSENT, StepOptions
+from everstep.runtime.waits.gates import NONE
+from everstep.store.views import Checkpoint
+
+
+class OffRun:
+    """Has the methods of a run; a step is a call."""
+
+    number = 0
+    step_attempt = 1
+    step_again = False
+
+    def __init__(self, id: str | None, state: Any):
+        self.id = id or new_id()
+        self.state: Any = {} if state is None else decode(encode(state))
+        self.report = Report(self.id)
+        self.step_key = f"{self.id}-off"
+        self._root = Frame(cast(Any, self), self)
+        self._began = time.monotonic()
+        self._used: dict[str, float] = {"steps": 0, "tokens": 0, "cost": 0.0}
+
+    @property
+    def used(self) -> dict[str, float]:
+        """Seconds, steps, tokens and cost up to now."""
+        return {"seconds": time.monotonic() - self._began, **self._used}
+
+    def __enter__(self) -> OffRun:
+        owner.enter(self._root)
+        return self
+
+    def __exit__(self, *problem: Any) -> None:
+        owner.leave(self._root)
+
+    async def __aenter__(self) -> AsyncOffRun:
+        self._root.handle = handle = AsyncOffRun(self)
+        owner.enter(self._root)
+        return handle
+
+    async def __aexit__(self, *problem: Any) -> None:
+        owner.leave(self._root)
+
+    def _called(self, name: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A decorated step, or a workflow inside another one."""
+        self._used["steps"] += 1
+        plain, options = getattr(name, "__everstep__", (name, None)) if function is ABSENT else (function, None)
+        if isinstance(options, StepOptions) and options.transactional is not None:
+            from everstep.transactions.step import call_bare
+
+            return call_bare(options.transactional, plain, args, kwargs)
+        return plain(*args, **kwargs)
+
+    def step(
+        self, name: Any, function: Any = ABSENT, /, *args: Any, key: Any = None, retry: Any = None, timeout: Any = None, **kwargs: Any
+    ) -> Any:
+        self._used["steps"] += 1
+        if isinstance(name, str):
+            return function(*args, **kwargs)
+        return name(**kwargs) if function is ABSENT else name(function, *args, **kwargs)
+
+    def map(self, function: Callable[..., Any], items: Iterable[Any], concurrency: int = 8) -> list[Any]:
+        return [self.step(function, item) for item in items]
+
+    def checkpoint(self, note: Any = None, tags: Any = (), meta: Any = None, state: Any = None) -> Checkpoint:
+        if state is not None:
+            self.state = state
+        return Checkpoint(Record(self.id, 0, Kind.CHECKPOINT.value, 0, time.time_ns() // 1000, 0, note, (), None, None, b"", b""))
+
+    def gate(self, name: str, ask: str | None = None, **options: Any) -> Any:
+        condition = options.get("condition")
+        if condition is not None:
+            return bool(condition() if callable(condition) else condition)
+        if options.get("default", NONE) is not NONE:
+            return options["default"]
+        raise Waiting(self.id, f"an answer at gate {name!r}, and nothing is recorded here that could be answered")
+
+    def sleep(self, seconds: float | None = None, *, until: Any = None) -> None:
+        time.sleep(max(0.0, seconds if seconds is not None else until.timestamp() - time.time()))
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+    def random(self) -> float:
+        return random.random()  # noqa: S311 - what the program would have called itself
+
+    def uuid(self) -> uuid.UUID:
+        return uuid.uuid4()
+
+    def flush(self) -> None: ...
+
+    def usage(self, tokens: int = 0, cost: float = 0.0) -> None:
+        self._used["tokens"] += tokens
+        self._used["cost"] += cost
+
+    def progress(self, done: float, total: float) -> None: ...
+
+    def emit(self, name: str, **data: Any) -> None: ...
+
+    def milestone(self, name: str, note: str | None = None) -> None: ...
+
+
+class AsyncOffRun:
+    """The same, awaited."""
+
+    def __init__(self, run: OffRun):
+        self.__dict__["_run"] = run
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._run, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self._run, name, value)
+
+    async def step(
+        self, name: Any, function: Any = ABSENT, /, *args: Any, key: Any = None, retry: Any = None, timeout: Any = None, **kwargs: Any
+    ) -> Any:
+        result = self._run.step(name, function, *args, **kwargs)
+        return await result if inspect.isawaitable(result) else result
+
+    async def map(self, function: Callable[..., Any], items: Iterable[Any], concurrency: int = 8) -> list[Any]:
+        return [await one if inspect.isawaitable(one) else one for one in self._run.map(function, items)]
+
+    async def checkpoint(self, note: Any = None, tags: Any = (), meta: Any = None, state: Any = None) -> Checkpoint:
+        made: Checkpoint = self._run.checkpoint(note, tags, meta, state)
+        return made
+
+    async def gate(self, name: str, ask: str | None = None, **options: Any) -> Any:
+        condition = options.get("condition")
+        if inspect.iscoroutinefunction(condition):
+            options["condition"] = await condition()
+        return self._run.gate(name, ask, **options)
+
+    async def sleep(self, seconds: float | None = None, *, until: Any = None) -> None:
+        await asyncio.sleep(max(0.0, seconds if seconds is not None else until.timestamp() - time.time()))
+
+    async def flush(self) -> None: ...

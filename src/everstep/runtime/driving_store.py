@@ -1,0 +1,90 @@
+"""A store with what is needed to drive runs: who leases are held by, who is told, and when checkpoints are made by themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import RLock
+from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
+
+from everstep.backends.contract.core import Backend
+from everstep.clock import clock
+from everstep.errors import InvalidArgument
+from everstep.runtime.engine import abandoned
+from everstep.runtime.engine.leases import TTL_SECONDS, Keeper
+from everstep.runtime.hooks import Hooks
+from everstep.runtime.limits import signals
+from everstep.runtime.limits.policy import Policy, manual
+from everstep.store.store import BaseStore
+from everstep.store.views import when
+from everstep.threads.guard import refuse_inside
+
+if TYPE_CHECKING:
+    from everstep.runtime.engine.driver import Driver
+    from everstep.runtime.engine.journal_writer import Durability
+    from everstep.runtime.limits.budget import Budget
+
+
+class Host(BaseStore):
+    """What `everstep.api.Store` stands on."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        *,
+        lease_seconds: float = TTL_SECONDS,
+        policy: Policy | str | None = None,
+        enabled: bool = True,
+        durability: Durability = "sync",
+        budget: Budget | None = None,
+        timeout: float | None = None,
+        **options: Any,
+    ):
+        if not isinstance(lease_seconds, (int, float)) or not 0.01 <= lease_seconds <= 86_400:
+            raise InvalidArgument(f"lease_seconds={lease_seconds!r:.60} is no number between 0.01 and 86,400")
+        self.policy = manual if policy is None else Policy.parse(policy)
+        self.enabled = enabled and not self.policy.off
+        self.durability, self.budget, self.timeout = durability, budget, timeout
+        self._followers: WeakSet[Driver] = WeakSet()
+        self._following = RLock()
+        self._ends: list[Callable[[], None]] = []  # what else ends with the store
+        self._named_ends: set[str] = set()
+        super().__init__(backend, **options)
+        self.keeper = Keeper(backend, lease_seconds)
+        self.hook_registry = Hooks()
+
+    def _follow(self, run: Driver) -> None:
+        """Have a run that chose no policy hear of it when that of the store changes."""
+        with self._following:
+            self._followers.add(run)
+
+    def _change_policy(self, policy: Policy) -> None:
+        """What holds for the runs that chose none, also for those that are open."""
+        with self._following:
+            self.policy = policy
+            for run in self._followers:
+                run._change_policy(policy)
+
+    def _at_close(self, name: str, end: Callable[[], None]) -> None:
+        """Have something done when the store is closed, once for each name."""
+        with self._following:
+            if name not in self._named_ends:
+                self._named_ends.add(name)
+                self._ends.append(end)
+
+    def _tell(self, name: str, run: str, **data: Any) -> None:
+        if self.hook_registry.wanted(name):
+            from everstep.store.events.event import Event  # only here: most stores are opened without a hook
+
+            self.hook_registry.fire(name, Event(name, run, when(clock.now_us()), data))
+
+    def close(self) -> None:
+        """Let go of the store. Open runs can no longer be saved."""
+        refuse_inside()
+        abandoned.wait(self)
+        while self._ends:
+            self._ends.pop()()
+        signals.abandon(self)
+        self.keeper.close()
+        self.hook_registry.close()
+        super().close()

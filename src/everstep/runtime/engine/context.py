@@ -1,0 +1,96 @@
+"""Which run, and which step of it, the code of this thread or task is in. No I/O.
+
+A frame is one place where steps are counted: the run itself, or the inside of one step. Threads that `run.map` starts and tasks
+inherit it; a thread that the program starts on its own does not, and stands outside of any run unless it uses the handle.
+
+A context variable holds the frame. A generator shares that variable with its caller, so the variable alone can't tell which of two
+generators is running: `owner` knows, and `place` asks it when a run was opened inside a generator.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from contextlib import suppress
+from contextvars import ContextVar, Token
+from typing import TYPE_CHECKING, Any
+
+from everstep.errors import RunClosed
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from everstep.runtime.engine.driver import Driver
+    from everstep.runtime.steps.drive import Ticket
+
+
+_NONE: Any = frozenset()
+
+
+class Frame:
+    """Counts the names that were used in one place. `handle` is what the program calls: the run, or its async face."""
+
+    __slots__ = ("counts", "dead", "flow", "guests", "handle", "left", "outer", "owner", "path", "run", "ticket")
+
+    def __init__(self, run: Driver, handle: Any, path: str = "", counts: dict[str, int] | None = None, ticket: Ticket | None = None):
+        self.run: Any = run
+        self.handle = handle
+        self.path = path
+        self.counts: dict[str, int] = {} if counts is None else counts
+        self.ticket = ticket
+        self.dead = False  # the step was given up, and its thread goes on all the same
+        self.left = False  # the block of the run has ended
+        self.outer: Frame | None = None  # of a run: the frame that was current when it was opened
+        self.owner: FrameType | None = None  # of a run: the generator that opened it
+        self.flow: tuple[int, Any] = (0, None)  # of a run: the thread and the task that opened it
+        self.guests: set[Frame] = _NONE  # of a run: open runs of generators that were opened inside of it
+
+    def address(self, name: str, key: str | None = None) -> str:
+        """The address of the next use of a name here."""
+        if key is not None:
+            return f"{self.path}{name}@{key}"
+        number = self.counts.get(name, 0)
+        self.counts[name] = number + 1
+        return f"{self.path}{name}#{number}"
+
+
+frame: ContextVar[Frame | None] = ContextVar("everstep", default=None)
+
+
+_open_runs = 0
+_warned: set[str] = set()
+
+
+def leave(token: Token[Frame | None]) -> None:
+    """Stand where one stood before a step. A coroutine that nobody waits for is closed by the garbage collector, in the context of
+    whoever it interrupts: there is nothing to put back there, and an error would be taken for the step's own."""
+    with suppress(ValueError):
+        frame.reset(token)
+
+
+def opened(change: int) -> None:
+    """One run more, or less, is open in this process."""
+    global _open_runs
+    _open_runs += change
+
+
+def warn_if_stray(name: str) -> None:
+    """A step that is called in a thread which knows no run is not recorded; where runs are open, that is hardly meant."""
+    if not _open_runs or name in _warned or threading.current_thread() is threading.main_thread():
+        return
+    _warned.add(name)
+    warnings.warn(
+        f"step {name!r} was called in a thread that belongs to no run, so it is not recorded: use run.map, or start the thread with "
+        "contextvars.copy_context().run",
+        stacklevel=3,
+    )
+
+
+def current() -> Any:
+    """The run that this code belongs to: inside a `with store.run(...)` block, a workflow, or a step."""
+    from everstep.runtime.engine.owner import place
+
+    here = place()
+    if here is None:
+        raise RunClosed("no run is open here", remedy="Call this inside a workflow, or inside: with store.run(id) as run: ...")
+    return here.handle

@@ -1,0 +1,97 @@
+"""Gives a run back whose attempt the store failed under: it stays as it is in the store, and whoever comes next continues from its journal.
+
+Writes no status. What is written, as soon as the store can be written again, is the end of the lease and which steps may have run without a
+record, so that the next attempt tells them so. The keeper of the leases does it where it can't be done at once. Where another process took
+the run over meanwhile, nothing is written at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from everstep.clock import clock
+from everstep.codec.values import encode
+from everstep.errors import Conflict, Damaged, EverstepError, LostLease, StoreUnreachable
+from everstep.records import CHILD, Letter, RunRow, Status
+from everstep.runtime.engine.replay import taken_over
+from everstep.store.chain import Chain, Entry
+from everstep.store.journal.entries import pack_body
+from everstep.store.refs import verified
+from everstep.store.store import BaseStore
+
+if TYPE_CHECKING:
+    from everstep.runtime.run import Run
+
+_TRIES = 5
+
+
+def give_back(run: Run, cause: BaseException | None = None) -> None:
+    """Let go of the run of a broken attempt, now or when the store is back."""
+    row, failure = run._open()[0], run._failure or cause
+    steps = sorted({*run._flight, *run._unwritten})
+    reason = failure.message if isinstance(failure, EverstepError) else type(failure).__name__
+    entries = [Entry("event", pack_body(["interrupted", encode({"reason": f"the store failed: {reason}", "steps": steps})]), None)]
+    _hand_over(run, row, [*entries, *([taken_over()] if run._unsure else [])], failure)
+
+
+def give_back_unopened(run: Run, row: RunRow, cause: BaseException) -> None:
+    """Let go of a run that could not be opened. That its last driver died must not be forgotten with that."""
+    if run._buried:
+        return  # it has ended, and no process holds it
+    _hand_over(run, row, [taken_over()] if run._unsure else [], cause)
+
+
+def _hand_over(run: Run, row: RunRow, entries: Sequence[Entry], cause: BaseException | None) -> None:
+    """While the server is away it is not asked once more: the caller has waited for it already."""
+    if isinstance(cause, LostLease):
+        return
+    store, wakes = run._store, _is_left_to_workers(run, row)
+    run._keeper.owe(row.id, lambda: _write(store, row, entries, wakes))
+    if not isinstance(cause, StoreUnreachable):
+        with suppress(EverstepError):  # best effort: the keeper makes up for it
+            run._keeper.settle(row.id)
+
+
+def _is_left_to_workers(run: Run, row: RunRow) -> bool:
+    """A run outside of queues that a worker drives is woken by a letter: it has neither a place in a queue nor a holder that died."""
+    return run._ear is not None and run._mode.held is None and not run._mode.driven and row.status == Status.RUNNING
+
+
+def _write(store: BaseStore, row: RunRow, entries: Sequence[Entry], wakes: bool) -> None:
+    for _ in range(_TRIES):
+        stored = store.backend.run(row.id)
+        if stored is None or stored.epoch != row.epoch or stored.worker is None:
+            return  # another process has it, or it was given back
+        try:
+            _commit(store, verified(stored), entries, wakes)
+        except Conflict:  # a commit of the broken attempt arrived late
+            continue
+        except LostLease:
+            return
+        except Damaged:
+            store.backend.release(row)
+        _wake_caller(store, row)
+        return
+
+
+def _wake_caller(store: BaseStore, row: RunRow) -> None:
+    """The caller of a child run may have found it held meanwhile, and wait for its end. It looks again, and drives the child."""
+    caller = store.backend.run(row.parent) if row.parent is not None and row.parent_number == CHILD else None
+    if caller is not None and caller.status in (Status.WAITING, Status.RUNNING):
+        now = clock.now_us()
+        store.backend.post(Letter.make(caller.key, f"child:{row.id}", now, now, store.framer.wrap(encode(None))), caller.id)
+
+
+def _commit(store: BaseStore, stored: RunRow, entries: Sequence[Entry], wakes: bool) -> None:
+    if not entries and not wakes:
+        store.backend.release(stored)
+        return
+    chain = Chain(store.framer, stored, stored)
+    chain.entries(entries)
+    commit = chain.commit(worker=None, since=0)
+    if wakes:
+        now = clock.now_us()
+        commit.letters = [Letter.make(stored.key, "retry", now, now, store.framer.wrap(encode(None)))]
+    store.backend.commit(commit)

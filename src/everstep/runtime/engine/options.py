@@ -1,0 +1,56 @@
+"""How one attempt at a run is driven: what was asked for when it was opened. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+from everstep.backends.contract.queues import Claimed
+from everstep.errors import InvalidArgument
+from everstep.fields import Shape, field
+from everstep.runtime.hooks import Hooks
+from everstep.runtime.limits.account import Account
+from everstep.runtime.limits.budget import Budget
+from everstep.runtime.limits.policy import Policy, manual
+from everstep.runtime.steps.retry import Retry
+
+Replay = Literal["normal", "validate", "republish"]
+
+
+class Mode(Shape):
+    """The settings of one attempt. `about` goes into the first record of a run that is created."""
+
+    hooks: Hooks
+    policy: Policy = manual
+    budget: Budget | None = None
+    timeout: float | None = None
+    retry: Retry | None = None
+    workflow: bool = False
+    about: dict[str, Any] = field(default_factory=dict)
+    chunks: list[tuple[bytes, bytes]] = field(default_factory=list)
+    driven: bool = False  # by the run that called it
+    version: str | None = None  # of the workflow's code in this process
+    definition: str | None = None  # that code
+    max_deaths: int = 5
+    by_hand: bool = False  # a person resumed it: a run that was given up gets a fresh allowance of deaths
+    caller: Account | None = None  # of the run that called it
+    held: Claimed | None = None  # a worker has its lease already
+    same: Callable[[Any], bool] | None = None  # whether a recorded digest is that of the input
+    seen: int | None = None  # the newest record of the run when it was decided to drive it
+    accept: frozenset[str] = frozenset()
+    replay: Replay = "normal"
+    silent: bool = True  # no policy asks for checkpoints
+    plain: bool = True  # a checkpoint of a run without steps has nothing to say about itself
+
+    def __post_init__(self) -> None:
+        self.policy = Policy.parse(self.policy)
+        if self.budget is not None and not isinstance(self.budget, Budget):
+            raise InvalidArgument(f"budget={self.budget!r:.60} is no Budget", remedy="Give everstep.Budget(tokens=50_000).")
+        if self.retry is not None and not isinstance(self.retry, Retry):
+            raise InvalidArgument(f"retry={self.retry!r:.60} is no Retry", remedy="Give everstep.Retry(attempts=5).")
+        if self.timeout is not None and not (isinstance(self.timeout, (int, float)) and self.timeout > 0):
+            raise InvalidArgument(f"timeout={self.timeout!r:.60} is no number of seconds above 0")
+        if self.replay not in ("normal", "validate", "republish"):
+            raise InvalidArgument(f"{self.replay!r:.60} is no way to replay", remedy="Use normal, validate or republish.")
+        self.silent = self.policy == manual
+        self.plain = self.silent and self.budget is None and not self.workflow

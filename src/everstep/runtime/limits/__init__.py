@@ -1,0 +1,1 @@
+"""What a run may use, when it saves by itself, and what stops it."""

@@ -1,0 +1,151 @@
+"""Makes the checkpoints that a policy wants in the middle of a long step. One thread serves all open runs of the process.
+
+The program may be changing the state at that moment, in its own thread. So the state is copied as it is, and the copy is saved as a
+whole; the live state's own list of changes is not touched, and the next regular checkpoint holds all of them again.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from contextlib import suppress
+from math import inf
+from typing import TYPE_CHECKING
+
+from everstep.backends.contract.core import Commit
+from everstep.codec.values import decode, encode
+from everstep.errors import EverstepError
+from everstep.snapshot.saver import Saver
+from everstep.store.chain import Chain
+from everstep.store.views import with_header
+
+if TYPE_CHECKING:
+    from everstep.runtime.engine.driver import Driver
+
+LOOK_SECONDS = 1.0  # a new rhythm is noticed after this
+
+
+class Ticker:
+    """Watches the clock for one run while its steps are running."""
+
+    def __init__(self, run: Driver, seconds: float):
+        self._run = run
+        self._seconds = seconds
+        self._stopped = False
+        self._saving = threading.RLock()  # a hook of the save may close the run
+        self._not_before = 0.0
+        self.failure: Exception | None = None
+        _Clock.add(self)
+
+    def change(self, seconds: float | None) -> None:
+        """Go on in another rhythm, or with none."""
+        self._seconds = inf if seconds is None else seconds
+
+    def stop(self) -> None:
+        """Return when no save of this ticker is under way, and make no more."""
+        self._stopped = True
+        _Clock.remove(self)
+        with self._saving:
+            pass
+
+    def due_in(self) -> float:
+        """How many seconds later to look at it next."""
+        if not self._run._flight:
+            return min(LOOK_SECONDS, max(0.005, self._seconds))
+        due = max(self._run._saved_at + self._seconds, self._not_before)
+        return min(LOOK_SECONDS, max(0.005, due - time.monotonic()))
+
+    def look(self) -> None:
+        """Save, if a step is running and the newest checkpoint is too old."""
+        run, now = self._run, time.monotonic()
+        with self._saving:
+            if not self._stopped and run._flight and now - run._saved_at >= self._seconds and now >= self._not_before:
+                try:
+                    self._save()
+                except Exception as error:  # noqa: BLE001 - best effort, and the thread serves other runs, too
+                    self.failure = error
+                    self._not_before = now + LOOK_SECONDS
+
+    def _save(self) -> None:
+        """A copy that could not be made because the program was just changing the state is made at the next look."""
+        run = self._run
+        try:
+            copy = decode(encode(run._open()[1].state))
+        except (RuntimeError, MemoryError, EverstepError) as error:
+            self.failure = error  # best effort: the step's end makes the next checkpoint, and reports what is wrong with the state
+            self._not_before = time.monotonic() + min(0.05, self._seconds)
+            return
+        if self._stopped:
+            return
+        run._fire("before_checkpoint", kind="automatic")
+        with run._lock:
+            try:
+                commit = self._commit(copy)
+            except (MemoryError, EverstepError) as error:
+                self.failure = error  # best effort: the next commit of the run meets the same trouble and reports it
+                run._saved_at = time.monotonic()
+                return
+        run._made(commit)
+
+    def _commit(self, copy: object) -> Commit:
+        run = self._run
+        row, _ = run._open()
+        saver = Saver(run._store.framer.wrap)
+        mask = run._mask
+        saver.begin(copy if mask is None else mask(copy))
+        chain = Chain(run._store.framer, row, row)
+        chain.entries(run._entries)
+        trigger = run._mode.policy.due("", None, 0, self._seconds)
+        chain.checkpoint(saver.build(whole=True), None, (), with_header(None, run._header("automatic", trigger, False)))
+        commit = chain.commit()
+        run._durable(commit)  # where saves are deferred, this one has to come after them
+        run._entries = []
+        run._row = commit.run
+        run._stale = True
+        return commit
+
+
+class _Clock:
+    """The thread that looks at all tickers in turn. It ends when there is none left."""
+
+    _lock = threading.Lock()
+    _tickers: set[Ticker] = set()  # noqa: RUF012 - one for the process
+    _changed = threading.Event()
+    _thread: threading.Thread | None = None
+    _process = 0
+
+    @classmethod
+    def add(cls, ticker: Ticker) -> None:
+        with cls._lock:
+            if cls._process != os.getpid():  # after a fork there is neither thread nor a run of this process
+                cls._process, cls._thread, cls._tickers = os.getpid(), None, set()
+            cls._tickers.add(ticker)
+            if cls._thread is None:
+                cls._thread = threading.Thread(target=cls._serve, name="everstep-ticker", daemon=True)
+                cls._thread.start()
+        cls._changed.set()
+
+    @classmethod
+    def remove(cls, ticker: Ticker) -> None:
+        with cls._lock:
+            cls._tickers.discard(ticker)
+        cls._changed.set()
+
+    @classmethod
+    def _serve(cls) -> None:
+        while True:
+            with cls._lock:
+                if not cls._tickers:
+                    cls._thread = None
+                    return
+            with suppress(MemoryError):
+                cls._look()
+
+    @classmethod
+    def _look(cls) -> None:
+        tickers = list(cls._tickers)
+        cls._changed.wait(min((ticker.due_in() for ticker in tickers), default=0.0))
+        cls._changed.clear()
+        for ticker in tickers:
+            ticker.look()

@@ -1,0 +1,185 @@
+"""Ctrl-C and SIGTERM while runs are open: the first lets the running step finish, the second stops at once.
+
+Handlers are installed when a run is opened in the main thread, and taken away with the last one; a program that has handlers of its
+own keeps them. A handler only notes the signal: whoever drives the run asks at the end of each step. Where no step is running there
+is nothing to finish, and the program stops where it is. A worker that is told to stop asks its own runs alone.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+from weakref import ref
+
+from everstep.errors import Interrupted, Suspended
+
+if TYPE_CHECKING:
+    from everstep.runtime.engine.driver import Driver
+    from everstep.runtime.run import Run
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class _Watched:
+    """The runs that are open in the main thread, in order. One that is collected without ever being left goes by itself."""
+
+    def __init__(self) -> None:
+        self._runs: list[ref[Run]] = []
+
+    def __iter__(self) -> Iterator[Run]:
+        return iter([run for known in list(self._runs) if (run := known()) is not None])
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    @property
+    def newest(self) -> Run:
+        return list(self)[-1]
+
+    def append(self, run: Run) -> None:
+        self._runs = [*(known for known in self._runs if known() is not None), ref(run)]
+
+    def remove(self, run: Run) -> None:
+        self._runs = [known for known in self._runs if known() not in (None, run)]
+
+
+_open = _Watched()
+_before: dict[int, Any] = {}
+_seen: int | None = None
+_missed: int | None = None
+
+
+def watch(run: Run) -> None:
+    """A run is open from now on."""
+    if threading.current_thread() is not threading.main_thread():
+        return
+    _open.append(run)
+    if len(_open) == 1:
+        _install()
+
+
+def unwatch(run: Run) -> None:
+    global _seen, _missed
+    in_main = threading.current_thread() is threading.main_thread()
+    if run not in _open or (run._async and not in_main):
+        return  # an async run is closed in a thread, and taken off here when its task goes on
+    _open.remove(run)
+    if not _open:
+        _missed, _seen = _seen, None
+        if in_main:
+            _restore()
+
+
+def abandon(store: object) -> None:
+    """A store was closed: runs of it that were never left have nothing to finish, and a signal is no longer theirs."""
+    for run in [run for run in _open if run._store is store]:
+        unwatch(run)
+
+
+def missed() -> int | None:
+    """A signal that came while the last run was being closed, or that this run was stopped by; it is told once."""
+    global _missed
+    found, _missed = _missed, None
+    return found
+
+
+def told(run: Run, error: BaseException | None) -> BaseException | None:
+    """What a run is left with; where a signal came in the form of something else, `Interrupted`.
+
+    A task is stopped by cancelling it, and a run around another one sees the exit of that.
+    """
+    found = seen(run)
+    if found is None or error is None or isinstance(error, (Exception, Suspended)):
+        return error
+    by_signal = type(error).__name__ == "CancelledError" or isinstance(error.__cause__, Interrupted)
+    return Interrupted(run.id, f"signal {found[0]}", found[1]) if by_signal else error
+
+
+class Ear:
+    """Where the runs of one worker hear that they are to stop at the end of their step, as a signal would have it."""
+
+    __slots__ = ("heard",)
+
+    def __init__(self) -> None:
+        self.heard: int | None = None
+
+
+ear: ContextVar[Ear | None] = ContextVar("ear", default=None)
+"""That of the worker that a run is opened by; its children hear with it, too."""
+
+
+def seen(run: Driver | None = None) -> tuple[str, int] | None:
+    """The signal that asked the process to stop, or this run of it, and the exit code that goes with it."""
+    number = _seen if run is None or run._ear is None else run._ear.heard or _seen
+    return None if number is None else (signal.Signals(number).name, 128 + number)
+
+
+def _install() -> None:
+    for number in _SIGNALS:
+        handler = signal.getsignal(number)
+        if _replaceable(handler):
+            _before[number] = handler
+            signal.signal(number, _handle)
+
+
+def _replaceable(handler: Any) -> bool:
+    """What Python or asyncio installed, not the program."""
+    if handler in (signal.default_int_handler, signal.SIG_DFL):
+        return True
+    return getattr(getattr(handler, "func", None), "__qualname__", "") == "Runner._on_sigint"
+
+
+def _restore() -> None:
+    for number, handler in list(_before.items()):
+        if signal.getsignal(number) is _handle:
+            signal.signal(number, handler)
+        del _before[number]
+
+
+def _handle(number: int, stack: Any) -> None:
+    global _seen
+    if not _open:  # the last run was closed in another thread, where handlers cannot be changed
+        _restore()
+        signal.raise_signal(number)
+        return
+    if _seen is not None:
+        _stop_now(number)
+        return
+    _seen = number
+    _say(number)
+    if any(run._flight or run._closing for run in _open):
+        return
+    if not _open.newest._async:
+        raise Interrupted(_open.newest._name(), f"signal {signal.Signals(number).name}", 128 + number)
+    for task in {run._task for run in _open if run._async and not run._mode.driven}:  # raising here would hit the loop instead
+        task.get_loop().call_soon_threadsafe(_cancel, task)
+
+
+def _cancel(task: Any) -> None:
+    """Stop a task where it waits, unless it came to a step's end or beginning meanwhile and is on its way out."""
+    if not any(run._closing for run in _open if run._task is task):
+        task.cancel()
+
+
+def stop_idle(run: Run) -> None:
+    """Cancel the task of an async run of a worker that is to stop, unless a step is running: that one is finished first. From any thread."""
+    task = run._task
+    if run._async and task is not None:
+        task.get_loop().call_soon_threadsafe(lambda: None if run._flight or run._closing else task.cancel())
+
+
+def _say(number: int) -> None:
+    """A person at a terminal should know that the signal was heard, and what a second one does."""
+    steps = [address for run in _open for address in run._flight]
+    if steps and os.isatty(2):
+        os.write(2, f"\neverstep: {signal.Signals(number).name}: finishing {', '.join(steps[:3])}; once more stops at once\n".encode())
+
+
+def _stop_now(number: int) -> None:
+    if number == signal.SIGTERM:
+        raise SystemExit(128 + number)
+    raise KeyboardInterrupt

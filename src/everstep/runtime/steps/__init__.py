@@ -1,0 +1,1 @@
+"""Steps: named calls whose results are recorded once."""

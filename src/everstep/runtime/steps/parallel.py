@@ -1,0 +1,82 @@
+"""Many steps at the same time: in threads, or in tasks. Their numbers were given before; results come in the order of the items.
+
+When one fails, no further one begins, those that run are waited for, and the first error in the order of the items is raised.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
+from typing import Any
+
+from everstep.runtime.steps.adrive import adrive
+from everstep.runtime.steps.drive import Ticket, drive
+
+
+class _Failed:
+    """What a ticket came to if it was no result."""
+
+    def __init__(self, error: BaseException | None):
+        self.error = error
+
+
+def drive_all(tickets: list[Ticket], concurrency: int) -> list[Any]:
+    if concurrency == 1 or len(tickets) < 2:
+        return [drive(ticket) for ticket in tickets]
+    stop: list[bool] = []
+
+    def work(ticket: Ticket) -> Any:
+        if stop:
+            return _Failed(None)
+        try:
+            return drive(ticket)
+        except BaseException as error:  # noqa: BLE001 - raised below, in the caller's thread
+            stop.append(True)
+            return _Failed(error)
+
+    with ThreadPoolExecutor(min(concurrency, len(tickets)), "everstep-map") as pool:
+        found = [pool.submit(copy_context().run, work, ticket) for ticket in tickets]
+        try:
+            return _results([_wait(future) for future in found])
+        except BaseException:
+            stop.append(True)
+            raise
+
+
+def _wait(future: Future[Any]) -> Any:
+    """A little at a time: a signal that comes just before a wait is heard after it."""
+    while True:
+        try:
+            return future.result(0.5)
+        except TimeoutError:
+            if future.done():
+                raise
+
+
+async def adrive_all(tickets: list[Ticket], concurrency: int, handle: Any) -> list[Any]:
+    room = asyncio.Semaphore(concurrency)
+    stop: list[bool] = []
+
+    async def work(ticket: Ticket) -> Any:
+        async with room:
+            if stop:
+                return _Failed(None)
+            try:
+                return await adrive(ticket, handle)
+            except asyncio.CancelledError:
+                raise
+            except BaseException as error:  # noqa: BLE001 - raised below, in the caller's task
+                stop.append(True)
+                return _Failed(error)
+
+    return _results(await asyncio.gather(*(work(ticket) for ticket in tickets)))
+
+
+def _results(found: list[Any]) -> list[Any]:
+    errors = [one.error for one in found if isinstance(one, _Failed) and one.error is not None]
+    if errors:
+        suspended = [error for error in errors if not isinstance(error, Exception)]
+        first = (suspended or errors)[0]
+        raise first
+    return found

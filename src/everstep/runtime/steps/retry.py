@@ -1,0 +1,129 @@
+"""When a failed step or run is tried again, and after how long. No I/O, no clock, no randomness of its own.
+
+The caller counts attempts, brings a random number and does the waiting; so a replay can tell what was decided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, get_args
+
+from everstep.codec.explain import shown
+from everstep.errors import InvalidArgument
+from everstep.fields import Shape
+from everstep.runtime.limits.checks import check_keys, check_number
+
+Backoff = Literal["constant", "linear", "exponential", "fibonacci"]
+Errors = type[Exception] | str | Iterable[type[Exception] | str]
+_FAR = 1_000  # beyond this many doublings every delay is above any cap, and a float would overflow
+
+
+class Retry(Shape, frozen=True):
+    """How often and how patiently something is tried again.
+
+    `attempts` counts all tries, the first one included: 1 means never again. The delay before the next try grows with `backoff`:
+    constant (d, d, d), linear (d, 2d, 3d), exponential (d, 2d, 4d, 8d) or fibonacci (d, d, 2d, 3d, 5d), where d is `delay` in
+    seconds; `max_delay` caps it. `jitter` moves it up or down at random by at most that fraction, so that many runs that failed
+    together do not come back together.
+
+    An error is tried again if it is one of `only` and none of `never`: exception classes, or names of them ("TimeoutError",
+    "httpx.ReadTimeout"), which also fit subclasses. Ctrl-C, the exit of the program and a run that waits are no failures.
+    """
+
+    attempts: int = 3
+    backoff: Backoff = "exponential"
+    delay: float = 1.0
+    max_delay: float = 60.0
+    jitter: float = 0.1
+    only: Errors = (Exception,)
+    never: Errors = ()
+
+    def __post_init__(self) -> None:
+        check_number(self.attempts, "attempts", least=1, whole=True)
+        if self.backoff not in get_args(Backoff):
+            raise InvalidArgument(f"backoff={shown(self.backoff)} is unknown", remedy=f"Use {', '.join(get_args(Backoff))}.")
+        check_number(self.delay, "delay")
+        check_number(self.max_delay, "max_delay")
+        check_number(self.jitter, "jitter", most=1)
+        if self.delay > self.max_delay:
+            raise InvalidArgument(
+                f"delay={self.delay:g} is above max_delay={self.max_delay:g}", remedy="Raise max_delay, which caps every delay."
+            )
+        for name in ("only", "never"):
+            object.__setattr__(self, name, _classes(getattr(self, name), name))
+        if not self.only:
+            raise InvalidArgument("only=() allows no retry at all", remedy="Use attempts=1 for that, or name exception classes.")
+
+    def again(self, attempt: int, error: BaseException) -> bool:
+        """Whether there is another try after attempt number `attempt` (1 is the first) has failed with `error`."""
+        if attempt >= self.attempts or not isinstance(error, Exception):
+            return False
+        return _fits(error, self.only) and not _fits(error, self.never)
+
+    def delay_after(self, attempt: int, random: float) -> float:
+        """The seconds to wait after attempt number `attempt` has failed. `random` lies between 0 and 1.
+
+        The cap holds before and after the jitter: what is returned is never above `max_delay` and never below 0.
+        """
+        check_number(attempt, "attempt", least=1, whole=True)
+        check_number(random, "random", most=1)
+        capped = min(self.delay * self._factor(attempt), self.max_delay)
+        return float(min(capped * (1 + self.jitter * (2 * random - 1)), self.max_delay))
+
+    def _factor(self, attempt: int) -> float:
+        if self.backoff == "constant":
+            return 1.0
+        if self.backoff == "linear":
+            return float(attempt)
+        if self.backoff == "exponential":
+            return 2.0 ** min(attempt - 1, _FAR)
+        before, factor = 0.0, 1.0
+        for _ in range(min(attempt, _FAR) - 1):
+            before, factor = factor, before + factor
+        return factor
+
+    @classmethod
+    def parse(cls, given: Retry | int | Mapping[str, Any]) -> Retry:
+        """A retry from a configuration: a number of attempts, or a mapping with any of the fields. Unknown names are refused.
+
+        Exceptions stand there by name; nothing is imported for them.
+        """
+        if isinstance(given, Retry):
+            return given
+        if type(given) is int:
+            return cls(attempts=given)
+        if not isinstance(given, Mapping):
+            raise InvalidArgument(
+                f"{shown(given)} is no retry", remedy=f"Give a number of attempts, or a mapping with {', '.join(_NAMES)}."
+            )
+        check_keys(given, _NAMES, "a retry")
+        return cls(**given)
+
+
+_NAMES = tuple(Retry._fields)
+
+
+def _classes(given: Any, what: str) -> tuple[type[Exception] | str, ...]:
+    several = tuple(given) if isinstance(given, (tuple, list, set, frozenset)) else (given,)
+    for one in several:
+        if not (isinstance(one, type) and issubclass(one, Exception)) and not _is_name(one):
+            raise InvalidArgument(
+                f"{what} holds {shown(one)}, which is no exception class",
+                remedy="Give subclasses of Exception, or their names as text: 'TimeoutError', 'httpx.ReadTimeout'.",
+            )
+    return several
+
+
+def _is_name(one: Any) -> bool:
+    return isinstance(one, str) and all(part.isidentifier() for part in one.split("."))
+
+
+def _fits(error: Exception, wanted: Errors) -> bool:
+    assert isinstance(wanted, tuple)
+    classes = tuple(one for one in wanted if isinstance(one, type))
+    if isinstance(error, classes):
+        return True
+    names = {one for one in wanted if isinstance(one, str)}
+    return bool(names) and any(
+        not names.isdisjoint((cls.__name__, cls.__qualname__, f"{cls.__module__}.{cls.__qualname__}")) for cls in type(error).__mro__
+    )

@@ -1,0 +1,263 @@
+"""What people and other processes do to a run from outside: answer, pause, cancel, skip, retry, wake.
+
+Nothing here needs the run's lease: whoever drives it reads its letters between two steps. Where nobody drives it, the lease is taken
+for a moment, so that the run says at once what became of it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from everstep.backends.contract.core import Query
+from everstep.clock import clock, iso
+from everstep.codec.values import decode, encode
+from everstep.errors import (
+    AlreadyAnswered,
+    AnswerTooLate,
+    BadAnswer,
+    Damaged,
+    DamagedRun,
+    EverstepError,
+    IllegalTransition,
+    InvalidArgument,
+    LeaseHeld,
+    NotFound,
+    UnknownWorkflow,
+)
+from everstep.queues.enqueue import Enqueued
+from everstep.records import CHILD, Kind, Letter, RunRow, Status
+from everstep.runtime import workflow
+from everstep.runtime.driving_store import Host
+from everstep.runtime.engine.ending import wake_caller
+from everstep.runtime.engine.replay import taken_over
+from everstep.runtime.outcome import Outcome
+from everstep.runtime.waits import answer_schema as shapes
+from everstep.runtime.waits.answer_instances import plain_of
+from everstep.runtime.waits.wake_callers import tell
+from everstep.store.chain import Chain
+from everstep.store.gates import Gate, list_gates
+from everstep.store.journal.entries import FAILED, SUCCEEDED, Recorded, read
+from everstep.store.query import check_text, to_us
+from everstep.store.refs import find_run, verified
+
+_OVER = (Status.SUCCEEDED, Status.CANCELLED)
+
+
+def answer(store: Host, run_id: str, gate: str, value: Any, by: str | None, early: bool) -> None:
+    row = find_run(store.backend, run_id)
+    asked = list_gates(store.backend, row)
+    address, found = _which(row, asked, gate)
+    posted = {letter.name for letter in store.backend.letters(row.id)}
+    waiting = [one.address for one in asked if not one.answered and f"answer:{one.address}" not in posted]
+    if found is None and waiting and not early:
+        raise NotFound(
+            f"run {row.id!r} has not come to a gate {gate!r}; it waits at {', '.join(waiting)}",
+            remedy="Check the name. To answer a gate that is still to come: store.answer(..., early=True).",
+        )
+    if found is not None and found.answered:
+        raise AlreadyAnswered(
+            f"gate {address!r} of run {row.id!r} was answered with {found.answer!r:.100}", remedy=_other_answer(row, address)
+        )
+    if row.status in _OVER:
+        raise NotFound(f"run {row.id!r} is {row.status}: no gate of it is open")
+    if found is not None and found.schema is not None:
+        value = plain_of(value)
+    if store._mask is not None:
+        value = decode(encode(store._mask(value, "answer")))  # what is stored must fit, too: the run sees nothing else
+    fault = shapes.check(found.schema, value) if found is not None and found.schema is not None else None
+    if fault:
+        raise BadAnswer(f"the answer to gate {address!r} of run {row.id!r} does not fit: {fault}")
+    said = {"value": value, "by": check_text(by, "by")}
+    now = clock.now_us()
+    if found is not None and found.deadline is not None and now >= (to_us(found.deadline) or 0):
+        raise AnswerTooLate(
+            f"the deadline of gate {address!r} of run {row.id!r} passed at {iso(to_us(found.deadline) or 0)}: the answer was not recorded",
+            remedy=_other_answer(row, address).replace("The first answer stands.", "The outcome of the deadline holds."),
+        )
+    if not post(store, row, f"answer:{address}", said, now, "answer", now):
+        raise AlreadyAnswered(f"gate {address!r} of run {row.id!r} has its answer already", remedy=_other_answer(row, address))
+
+
+def _other_answer(row: RunRow, address: str) -> str:
+    return f"The first answer stands. To try another one, fork the run before the gate: store.resume({row.id!r}, from_step={address!r})."
+
+
+def _which(row: RunRow, asked: list[Gate], gate: str) -> tuple[str, Gate | None]:
+    """The address that a name means: the newest question of that name, or the first that is to come."""
+    if not isinstance(gate, str) or not gate:
+        raise InvalidArgument(f"{gate!r:.60} is no gate", remedy="Give its name, or its address as store.gates(run_id) shows it.")
+    exact = [g for g in asked if g.address == gate]
+    if exact:
+        return gate, exact[0]
+    named = [g for g in asked if g.name == gate]
+    places = {g.address.rpartition("/")[0] for g in named if not g.answered}
+    if len(places) > 1:
+        raise InvalidArgument(
+            f"run {row.id!r} has several open gates {gate!r}", remedy=f"Use one of {', '.join(g.address for g in named)}."
+        )
+    waiting = [g for g in named if not g.answered] or named
+    if waiting:
+        return waiting[-1].address, waiting[-1]
+    return (gate if "#" in gate or "?" in gate else f"{gate}#0"), None
+
+
+def post(store: Host, row: RunRow, name: str, said: Any, due: int | None, what: str, at: int | None = None) -> bool:
+    if store._mask is not None:
+        said = store._mask(said, what)
+    body = store.framer.wrap(encode(said, what))
+    return store.backend.post(Letter.make(row.key, name, due, clock.now_us() if at is None else at, body), row.id)
+
+
+def pause(store: Host, run_id: str, reason: str | None) -> None:
+    _stop(store, run_id, "pause", reason, Status.WAITING)
+
+
+def cancel(store: Host, run_id: str, reason: str | None) -> bool:
+    """False if the run has succeeded, which is not changed any more."""
+    row = find_run(store.backend, run_id)
+    if row.status in _OVER:
+        return row.status == Status.CANCELLED
+    _stop(store, run_id, "cancel", reason, Status.CANCELLED)
+    return find_run(store.backend, row.id).status != Status.SUCCEEDED
+
+
+def _stop(store: Host, run_id: str, name: str, reason: str | None, status: Status) -> None:
+    row = find_run(store.backend, run_id)
+    if name == "pause" and row.status in (*_OVER, Status.FAILED):
+        raise IllegalTransition(row.id, row.status, status)
+    if store._mask is not None:
+        reason = store._mask.text(reason)
+    post(store, row, name, check_text(reason, "reason"), None, "reason")
+    _apply(store, row, name, reason, status)
+    for _, child in store.backend.runs(Query(parent=row.id)):
+        if child.parent_number == CHILD and child.status not in (*_OVER, Status.FAILED):
+            _stop(store, child.id, name, reason, status)
+
+
+def _apply(store: Host, row: RunRow, name: str, reason: str | None, status: Status) -> None:
+    """Where nobody drives the run, nobody would read the letter: do what it says."""
+    if row.status == status:
+        return
+    try:
+        held = verified(store.keeper.acquire(row.id))
+    except LeaseHeld:
+        return
+    try:
+        if held.status in _OVER:  # it has ended since
+            store.keeper.release(held)
+            return
+        chain = Chain(store.framer, held, held)
+        if row.worker is not None:
+            chain.entries([taken_over()])
+        chain.status(status, reason=f"{name}: {reason}" if reason else name)
+        if status == Status.CANCELLED:
+            wake_caller(
+                store, held
+            )  # before the commit and after it: this process may die between the two, and the caller may look too early
+        store.backend.commit(chain.commit(worker=None, since=0))
+        if status == Status.CANCELLED:
+            wake_caller(store, held)
+    except BaseException:
+        store.keeper.release(held)
+        raise
+    finally:
+        store.keeper.released()
+    if status == Status.CANCELLED:
+        tell(store.backend, store.framer, held)
+
+
+def wait(store: Host, run_id: str, timeout: float | None) -> Outcome:
+    """The outcome of a run that another thread or process drives, as soon as it has ended."""
+    row = find_run(store.backend, run_id)
+    return Enqueued(row.id, "", False, store).wait(timeout)
+
+
+def skip(store: Host, run_id: str, step: str, result: Any) -> None:
+    row = find_run(store.backend, run_id)
+    if row.status in _OVER:
+        raise IllegalTransition(row.id, row.status, Status.RUNNING)
+    address = _address(step)
+    if _newest(store, row, address) == SUCCEEDED:
+        raise InvalidArgument(
+            f"step {address} of run {row.id!r} has its result already", remedy="Fork before it: store.resume(run, from_step=...)."
+        )
+    if not post(store, row, f"skip:{address}", result, None, "result"):
+        raise InvalidArgument(f"step {address} of run {row.id!r} is to be skipped already")
+
+
+def retry(store: Host, run_id: str, step: str) -> None:
+    row = find_run(store.backend, run_id)
+    address = _address(step)
+    status = _newest(store, row, address)
+    if status is None:
+        raise NotFound(f"run {row.id!r} has no recorded step {address!r}", remedy="Look at store.steps(run_id).")
+    if status != FAILED:
+        raise InvalidArgument(
+            f"step {address} of run {row.id!r} has {status}; only one that failed can be tried again",
+            remedy=f"To run it again, fork before it: store.resume({row.id!r}, from_step={address!r}).",
+        )
+    post(store, row, f"again:{address}", None, None, "nothing")
+
+
+def _address(step: str) -> str:
+    """The address that a name means: the first use of it."""
+    if not isinstance(step, str) or not step:
+        raise InvalidArgument(f"{step!r:.60} is no step", remedy="Give its name, or its address as store.steps(run_id) shows it.")
+    return step if "#" in step or "@" in step else f"{step}#0"
+
+
+def _newest(store: Host, row: RunRow, address: str) -> str | None:
+    found = [record for record in read(store.backend, row, 1) if record.kind == Kind.STEP and record.note == address]
+    return Recorded(found[-1]).body[0] if found else None
+
+
+def due(store: Host, limit: int | None = None, outside: bool = False) -> list[str]:
+    """What has a letter whose time has come. A run that failed is tried again by its retry alone: an answer or a timer is no reason to."""
+    now = clock.now_us()
+    return [run for run in store.backend.due(now, outside=outside) if _worth_waking(store, run, now)][:limit]
+
+
+def _due_or_damaged(store: Host) -> list[str]:
+    """What is due outside of queues, whose limits only workers keep. A run that is damaged is among them: waking it says so, and keeps nobody else asleep."""
+    now = clock.now_us()
+    found: list[str] = []
+    for run in store.backend.due(now, outside=True):
+        try:
+            if not _worth_waking(store, run, now):
+                continue
+        except Damaged:
+            pass
+        found.append(run)
+    return found
+
+
+def _worth_waking(store: Host, run: str, now: int) -> bool:
+    row = store.backend.run(run)
+    if row is None:
+        return False
+    letters = [letter for letter in store.backend.letters(run) if letter.due is not None and letter.due <= now]
+    if any(letter.key != verified(row).key for letter in letters) and row == store.backend.run(run):
+        raise DamagedRun(f"run {run!r} has a letter that is for another run", remedy="Find out what else is wrong: store.verify('full').")
+    return any(letter.name == "retry" or row.status != Status.FAILED for letter in letters)
+
+
+def wake(store: Host, limit: int | None) -> list[Any]:
+    """Resume what is due, until nothing more is. A run that somebody else drives, that stands in a queue, or that this process does not know, is left alone."""
+    if limit is not None and (type(limit) is not int or limit < 0):
+        raise InvalidArgument(f"limit={limit!r:.60} is no whole number from 0 on")
+    outcomes: list[Any] = []
+    seen: set[str] = set()
+    while limit is None or len(outcomes) < limit:
+        ready = [run for run in _due_or_damaged(store) if run not in seen]
+        if not ready:
+            return outcomes
+        for run in ready[: None if limit is None else limit - len(outcomes)]:
+            seen.add(run)
+            try:
+                outcomes.append(workflow.finish(workflow.resume(store, run, None, "normal", False, {})))
+            except (LeaseHeld, UnknownWorkflow, InvalidArgument, NotFound):
+                continue  # another worker's, or a program's own loop: whoever drives it finds the letter
+            except EverstepError as error:  # it says so in its outcome, and keeps nobody else asleep
+                row = store.backend.run(run)  # as it stands: the row itself may be what is damaged
+                outcomes.append(Outcome(run, row.status if row is not None else Status.FAILED.value, error=error))
+    return outcomes

@@ -1,0 +1,1 @@
+"""Transactional steps: a user's transaction and the record of its step hold together."""

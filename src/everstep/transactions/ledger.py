@@ -1,0 +1,70 @@
+"""A ledger in a database of the user's, opened by the address of that database. Each kind is imported when it is asked for.
+
+    everstep_runs   (run, epoch, at)                           which attempt of a run may write: the fence
+    everstep_steps  (run, address, epoch, at, content, digest) results of steps whose record the journal may lack
+
+A step's row is committed with the statements of its function; the journal's record follows. Whoever drives the run next finds the row
+where the record is missing. Rows go when the journal has the record; the fence stays, 50 bytes for each run.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from threading import RLock
+
+from everstep.backends.contract.transactions import Ledger
+from everstep.errors import InvalidArgument
+
+_POSTGRES = ("postgresql://", "postgres://")
+_open: dict[str, Ledger] = {}
+_lock = RLock()
+
+
+def address_of(place: object) -> str:
+    """The address that is meant: a URL of PostgreSQL, or the whole path of a SQLite file."""
+    if isinstance(place, os.PathLike):
+        place = os.fspath(place)
+    if not isinstance(place, str) or not place or place == ":memory:":
+        raise InvalidArgument(f"transactional={place!r:.60} is no database", remedy=_REMEDY)
+    if place.startswith(_POSTGRES):
+        return place
+    scheme, separator, rest = place.partition("://")
+    if separator and scheme != "sqlite":
+        raise InvalidArgument(f"no transactional steps are possible in a database of {scheme}://", remedy=_REMEDY)
+    if separator and (not rest.startswith("/") or len(rest) < 2):
+        raise InvalidArgument(f"{place!r:.60} names no file", remedy="Write sqlite:///relative.db or sqlite:////absolute.db.")
+    return str(Path(rest[1:] if separator else place).absolute())
+
+
+_REMEDY = "Give True for the database of the store, the path of a SQLite file, or postgresql://user@host/database."
+
+
+def open_ledger(address: str) -> Ledger:
+    """The ledger at an address; one for each in a process."""
+    with _lock:
+        if address not in _open:
+            _open[address] = _made(address)
+        return _open[address]
+
+
+def _made(address: str) -> Ledger:
+    if not address.startswith(_POSTGRES):
+        from everstep.transactions.sqlite import SqliteLedger
+
+        return SqliteLedger(address)
+    from everstep.backends.registry import driver
+
+    with driver(address):
+        from everstep.transactions.postgres import PostgresLedger
+    return PostgresLedger(address)
+
+
+def _in_child() -> None:
+    """Connections, and locks that a thread of the parent held, are not the child's."""
+    global _lock
+    _lock = RLock()
+    _open.clear()
+
+
+os.register_at_fork(after_in_child=_in_child)

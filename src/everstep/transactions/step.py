@@ -1,0 +1,328 @@
+"""Transactional steps: the statements of a function and the record of its step hold together or not at all.
+
+In the store's own database (`transactional=True`, PostgreSQL) the record is the last statement of the function's transaction. In any other
+database, a row with the result is committed with the function's statements; the record follows, and where it is missing, the next
+attempt takes the result from the row. Decides nothing about retries: `steps` does.
+"""
+
+from __future__ import annotations
+
+import inspect
+from contextlib import suppress
+from contextvars import ContextVar
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import unquote
+
+from ormsgpack import packb, unpackb
+
+from everstep.backends.contract.core import Commit
+from everstep.backends.contract.transactions import Ledger, Session, Transaction, Transactional, Undone
+from everstep.clock import clock
+from everstep.codec.frame import unwrap
+from everstep.errors import (
+    AttemptLost,
+    Damaged,
+    InvalidArgument,
+    LostLease,
+    NonDeterminism,
+    RunClosed,
+    StoreError,
+    StoreUnreachable,
+)
+from everstep.runtime.steps import drive
+from everstep.runtime.steps.drive import Unrecorded
+from everstep.store.chain import Entry
+from everstep.store.journal.entries import SUCCEEDED, show_input
+from everstep.transactions.ledger import open_ledger
+
+if TYPE_CHECKING:
+    from everstep.runtime.driving_store import Host
+    from everstep.runtime.engine.driver import Driver
+    from everstep.runtime.steps.drive import Ticket
+
+inside: ContextVar[str | None] = ContextVar("everstep-transaction", default=None)
+"""The address of the transactional step that this code is in."""
+
+
+class InStore:
+    """A transaction in the store's own database."""
+
+    kept: tuple[list[Any], Entry] | None = None
+    inside = True
+
+    def __init__(self, transaction: Transaction):
+        self._transaction: Transaction | None = transaction
+        self.connection = transaction.connection
+
+    def keep(self, ticket: Ticket) -> None:
+        """Nothing is to be written before the commit."""
+
+    def commit(self, commit: Commit) -> None:
+        transaction, self._transaction = self._transaction, None
+        assert transaction is not None
+        transaction.commit(commit)
+
+    def recorded(self, ticket: Ticket) -> None:
+        """Nothing is left to be done after it."""
+
+    def rollback(self, abandoned: bool = False) -> None:
+        transaction, self._transaction = self._transaction, None
+        if transaction is not None:
+            transaction.rollback(abandoned)
+
+
+class Beside:
+    """A transaction in a database of the user's."""
+
+    inside = False
+
+    def __init__(self, ledger: Ledger, session: Session, ticket: Ticket):
+        self._session: Session | None = session
+        self._ledger = ledger
+        self.connection = session.connection
+        self.kept = _opened(ledger, session.kept, ticket) if session.kept is not None else None
+
+    def keep(self, ticket: Ticket) -> None:
+        """Commit the function's statements together with the result."""
+        run, entry, session = ticket.run, ticket.entry, self._session
+        assert entry is not None and session is not None  # noqa: PT018
+        content = run._store.framer.wrap(packb([entry.content, [list(chunk) for chunk in entry.chunks]]))
+        self._session, done = None, taken(self._ledger)
+        try:
+            session.commit(content, _digest(run, ticket.address, content), done)
+        except BaseException:
+            self._ledger.done.extend(done)
+            raise
+
+    def commit(self, commit: Commit) -> None:
+        raise NotImplementedError  # the record is committed where all others are
+
+    def recorded(self, ticket: Ticket) -> None:
+        """The journal has the record, or will have when the run is left: its row may go."""
+        row = ticket.run._open()[0].key, ticket.address
+        if ticket.run._durability == "sync":
+            self._ledger.done.append(row)
+        else:
+            ticket.run._rows.append((self._ledger, row))
+
+    def rollback(self, abandoned: bool = False) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            session.rollback(abandoned)
+
+
+Work = InStore | Beside
+
+
+def taken(ledger: Ledger) -> list[tuple[bytes, str]]:
+    """The rows that may go, for one who removes them."""
+    found = []
+    with suppress(IndexError):
+        while True:
+            found.append(ledger.done.popleft())
+    return found
+
+
+def check(ticket: Ticket) -> None:
+    """Refuse what makes no sense, before anything is written down about the step."""
+    outer, place, url = inside.get(), ticket.options.transactional, ticket.run._store.backend.url
+    if outer is not None:
+        raise InvalidArgument(
+            f"transactional step {ticket.address} is called inside transactional step {outer}",
+            remedy="Call it after that one, or make it a plain function that is given the connection.",
+        )
+    if place is True and not isinstance(ticket.run._store.backend, Transactional):
+        raise InvalidArgument(f"the store {url} cannot hold tables of yours", remedy=_WHERE)
+    if place is not True:
+        _refuse_store(url, place)
+
+
+_WHERE = 'transactional=True is for stores in PostgreSQL. Name the database of your tables: transactional="app.db".'
+
+
+def _refuse_store(url: str, place: str) -> None:
+    """The file of a store holds nothing but the store: whoever verifies or repairs it must not meet other tables."""
+    path = unquote(url.removeprefix("sqlite:///")) if url.startswith("sqlite:///") else None
+    if path is not None and Path(path).exists() and Path(place).exists() and Path(place).samefile(path):
+        raise InvalidArgument(
+            f"{place} is the file of the store, which holds no tables of yours", remedy="Keep your tables in a file of their own."
+        )
+
+
+def open_work(ticket: Ticket) -> Work:
+    """Begin the transaction of one attempt at a step. What a database says against it fails the attempt."""
+    ticket.started = clock.now_us()
+    try:
+        return _open_work(ticket)
+    except (Damaged, LostLease, NonDeterminism, RunClosed) as error:
+        raise Unrecorded(error) from error
+    except StoreError as error:
+        if ticket.options.transactional is not True:
+            raise  # a database of the user's does not answer, and the step failed
+        raise Unrecorded(error) from error
+
+
+def _open_work(ticket: Ticket) -> Work:
+    run, place = ticket.run, ticket.options.transactional
+    if place is True:
+        backend: Any = run._store.backend
+        return InStore(backend.transaction())
+    ledger, (row, _) = _entered(run, place), run._open()
+    session = ledger.begin(row.key, row.id, row.epoch, ticket.address)
+    try:
+        return Beside(ledger, session, ticket)
+    except BaseException:
+        session.rollback()
+        raise
+
+
+def _entered(run: Driver, place: str) -> Ledger:
+    """The ledger of a database, from now on closed to earlier attempts at this run."""
+    ledger, (row, _) = open_ledger(place), run._open()
+    if place not in run._entered:
+        ledger.enter(row.key, row.id, row.epoch, lambda address: _is_recorded(run, address))
+        run._entered.add(place)
+        cast("Host", run._store)._at_close(place, lambda: _tidy(ledger))
+    return ledger
+
+
+def close_to_earlier(ticket: Ticket) -> None:
+    """A step is not to be run: nor may an earlier attempt, that was stopped in the middle of it, still end it."""
+    if ticket.options.transactional is not True:
+        _entered(ticket.run, ticket.options.transactional)
+
+
+def _tidy(ledger: Ledger) -> None:
+    """Remove the rows that may go. Best effort: one that stays is found by nobody, and goes when its run is driven again."""
+    done = taken(ledger)
+    if done:
+        with suppress(Exception):
+            ledger.clear(done)
+    ledger.rest()
+
+
+def _is_recorded(run: Driver, address: str) -> bool:
+    found = run._played.entries.get(address)
+    return found is not None and found.body[0] == SUCCEEDED
+
+
+def transact(ticket: Ticket) -> Any:
+    """One attempt at a transactional step, in this thread. An error of the function or of its database is raised as it is."""
+    work = ticket.work = open_work(ticket)
+    try:
+        result = None if work.kept is not None else call_inside(ticket)
+    except BaseException as error:
+        lost = lost_store(ticket, work)
+        ticket.undo(error)
+        if lost is not None and isinstance(error, Exception):
+            raise Unrecorded(lost) from error
+        raise
+    try:
+        if work.kept is not None:
+            return adopt(ticket, work)
+        keep(ticket, work, result)
+        ticket.run._write_step(ticket, None)
+    except AttemptLost:
+        take_away(ticket)
+        raise
+    except Exception as error:
+        raise trouble(ticket, error) from error
+    work.recorded(ticket)
+    return result
+
+
+def take_away(ticket: Ticket) -> None:
+    """The attempt ended before the transaction did: it is rolled back."""
+    work, ticket.work = ticket.work, None
+    if work is not None:
+        work.rollback()
+
+
+def call_inside(ticket: Ticket) -> Any:
+    token = inside.set(ticket.address)
+    try:
+        return drive.call_once(ticket)
+    finally:
+        inside.reset(token)
+
+
+def keep(ticket: Ticket, work: Work, result: Any) -> None:
+    """Put up the record of a result, and commit it beside the function's statements where they are not in the store's database."""
+    drive.succeeded(ticket, result)
+    work.keep(ticket)
+
+
+def trouble(ticket: Ticket, error: Exception) -> Exception:
+    """What an error at the end of a transaction means: that the attempt failed and left nothing, or that it could not be recorded."""
+    ticket.undo(error)
+    return error.error if isinstance(error, Undone) else Unrecorded(error)
+
+
+def lost_store(ticket: Ticket, work: Work) -> StoreError | None:
+    """Whether the connection to the store's own server was lost inside of a step: then the step did not fail. Only the server or the network ends it."""
+    if not work.inside or not work.connection.closed:
+        return None
+    url = ticket.run._store.backend.url
+    return StoreUnreachable(f"{url}: the connection was lost in step {ticket.address}; nothing of its transaction was written").of(url)
+
+
+def adopt(ticket: Ticket, work: Work) -> Any:
+    """The function's statements hold already: take the result that was committed with them."""
+    take_kept(ticket, work)
+    ticket.run._write_step(ticket, None)
+    return adopted(ticket, work)
+
+
+def take_kept(ticket: Ticket, work: Work) -> None:
+    work.rollback()
+    ticket.work, ticket.entry = None, _of_row(work)[1]
+
+
+def _of_row(work: Work) -> tuple[list[Any], Entry]:
+    assert work.kept is not None
+    return work.kept
+
+
+def adopted(ticket: Ticket, work: Work) -> Any:
+    run, body = ticket.run, _of_row(work)[0]
+    run._report.executed -= 1  # nothing was run
+    run._kept(ticket.address, body)
+    work.recorded(ticket)
+    return run._loaded(body)
+
+
+def _digest(run: Driver, address: str, content: bytes) -> bytes:
+    return sha256(b"everstep step 1\0" + run._open()[0].key + address.encode() + b"\0" + content).digest()
+
+
+def _opened(ledger: Ledger, kept: tuple[bytes, bytes], ticket: Ticket) -> tuple[list[Any], Entry]:
+    """The row of a step, if it is what was written."""
+    run, address = ticket.run, ticket.address
+    content, digest = bytes(kept[0]), bytes(kept[1])
+    if _digest(run, address, content) != digest:
+        raise Damaged(
+            f"the row of step {address} of run {run.id!r} in everstep_steps of {ledger.url} does not match its digest",
+            remedy="What the step wrote holds. Restore the row from a backup, or say what the step returned: store.skip(run_id, step, result).",
+        )
+    packed, chunks = unpackb(unwrap(content))
+    body: list[Any] = unpackb(packed)
+    if body[2] != ticket.digest and body[2] and ticket.digest and address not in run._accept:
+        raise run._diverge(address, show_input(body[3]), show_input(ticket.input))
+    return body, Entry("step", packed, address, [(bytes(name), bytes(frame)) for name, frame in chunks])
+
+
+def call_bare(place: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What is left of a transactional step where nothing is recorded: its transaction."""
+    if place is True:
+        raise InvalidArgument("nothing is recorded here, so there is no database of the store", remedy=_WHERE)
+    if inspect.iscoroutinefunction(function):
+        return _acall_bare(open_ledger(place), function, args, kwargs)
+    with open_ledger(place).bare() as connection:
+        return function(connection, *args, **kwargs)
+
+
+async def _acall_bare(ledger: Ledger, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    with ledger.bare() as connection:
+        return await function(connection, *args, **kwargs)

@@ -1,0 +1,136 @@
+"""The calls that a YAML workflow makes: of Python functions and of commands, each as a step of the runtime."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import os
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from everstep.clock import clock
+from everstep.errors import LimitExceeded, Unstorable
+from everstep.expressions.values import as_text
+from everstep.runtime.disabled import OffRun
+from everstep.runtime.engine.context import Frame, frame
+from everstep.runtime.engine.owner import within
+from everstep.runtime.run import Run
+from everstep.runtime.steps.drive import begin, drive
+from everstep.runtime.steps.options import StepOptions
+from everstep.store.journal.entries import SUCCEEDED
+from everstep.yaml.action import Command
+from everstep.yaml.scope import SKIPPED, Ended, Scope
+from everstep.yaml.shell import run_command
+from everstep.yaml.step import Step
+
+Keep = Callable[[Any], None]
+
+
+class Calls:
+    """Makes the calls of one run; `folder` is where commands run that don't say otherwise."""
+
+    def __init__(self, scope: Scope, callables: Mapping[str, Callable[..., Any]], folder: str | None):
+        self._scope = scope
+        self._run = scope.run
+        self._callables = callables
+        self._folder = folder
+
+    def ready(self, step: Step, names: Mapping[str, Any], keep: Keep | None = None) -> Callable[[], Any]:
+        """A call of a step, numbered and ready to run: those that run at the same time have their numbers before the first begins.
+
+        `keep` is told the result before it is recorded, so that the checkpoint of that moment knows of it.
+        """
+        arguments = self._evaluated(step.arguments, f"step '{step.id}': with", names)
+        given: dict[str, Any] = {key: value for key, value in (("retry", step.retry), ("kind", step.kind)) if value is not None}
+        if isinstance(step.action, Command):
+            function: Any = partial(self._run_command, step, step.action)
+            arguments = self._input(step, step.action, arguments, names)
+        else:
+            function = self._callables[step.id]
+            if step.timeout is not None:
+                given["timeout"] = step.timeout
+        if keep is not None and "timeout" not in given:
+            function = _keeping(function, keep)
+        if isinstance(self._run, OffRun):
+            return partial(_finished, function, arguments)
+        return partial(drive, begin(self._run, _here(self._run), step.id, function, (), arguments, given))
+
+    def skip(self, step: Step, why: str) -> Ended:
+        """Record that a step was skipped, with the next commit: should that be lost, the next attempt decides the same again."""
+        run = self._run
+        if isinstance(run, OffRun):
+            return SKIPPED
+        ticket = begin(run, _here(run), step.id, _nothing, ("skipped",), {}, {})  # no call has this input, so each is told from the other
+        if run._dry:
+            from everstep.runtime.steps import validate
+
+            validate.skipped(ticket)
+        elif ticket.found is None:
+            ticket.started = clock.now_us()
+            with run._lock:
+                ticket.record(SUCCEEDED, flags={"skipped": True, "why": why})
+                run._take_up(ticket)
+        return SKIPPED
+
+    def _evaluated(self, values: Mapping[str, Any], what: str, names: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: self._scope.evaluate(value, f"{what}.{name}", **names) for name, value in values.items()}
+
+    def _input(self, step: Step, command: Command, arguments: dict[str, Any], names: Mapping[str, Any]) -> dict[str, Any]:
+        """What counts as the input of a command: all that is worked out for it. Its text is a matter of the document."""
+        what = f"step '{step.id}': run"
+        cwd = None if command.cwd is None else as_text(self._scope.evaluate(command.cwd, f"{what}.cwd", **names))
+        given = {"with": arguments, "env": self._evaluated(command.env or {}, f"{what}.env", names), "cwd": cwd}
+        return {key: value for key, value in given.items() if value}
+
+    def _run_command(self, step: Step, command: Command, **given: Any) -> dict[str, Any]:
+        run, here = self._run, frame.get()
+        address = here.ticket.address if here is not None and here.ticket is not None else step.id
+        environment = {
+            "EVERSTEP_RUN": run.id,
+            "EVERSTEP_STEP": address,
+            "EVERSTEP_STEP_KEY": run.step_key,
+            "EVERSTEP_STEP_ATTEMPT": run.step_attempt,
+            **{f"EVERSTEP_WITH_{name.upper()}": value for name, value in given.get("with", {}).items()},
+            **given.get("env", {}),
+        }
+        return run_command(
+            command.text,
+            address,
+            cwd=os.path.join(self._folder or "", given.get("cwd", "")) or None,  # noqa: PTH118 -- an absolute one wins
+            environment={key: as_text(value) for key, value in environment.items()},
+            ok=command.ok,
+            timeout=step.timeout,
+        )
+
+
+def _here(run: Run) -> Frame:
+    return within(run) or run._root
+
+
+def _keeping(function: Any, keep: Keep) -> Any:
+    """A function that tells its result. Not one with a timeout: given up, it goes on in its thread, where it must not touch the state."""
+    plain, options = getattr(function, "__everstep__", None) or (function, StepOptions())
+    if options.timeout is not None:
+        return function
+
+    @functools.wraps(plain)
+    def call(**arguments: Any) -> Any:
+        result = _finished(plain, arguments)
+        with suppress(Unstorable, LimitExceeded):  # the runtime is about to say so itself
+            keep(result)
+        return result
+
+    call.__everstep__ = (call, options)  # type: ignore[attr-defined]
+    return call
+
+
+def _finished(function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
+    result = function(**arguments)
+    return asyncio.run(result) if inspect.iscoroutine(result) else result
+
+
+def _nothing(_: str) -> None:
+    """What a skipped step does."""
