@@ -15,7 +15,7 @@ import pytest
 from cli_helpers import DOCUMENT, PROGRAMS, Shop, environment
 
 import everstep.cli
-from everstep.cli import exits
+from everstep.cli import exit_codes
 from everstep.cli.app import _COMMON
 from everstep.cli.main import COMMANDS, group
 
@@ -91,7 +91,7 @@ def test_the_options_of_every_command_are_explained_once() -> None:
 
 def test_every_exit_code_is_in_the_table_and_no_other() -> None:
     codes = {int(code) for code in re.findall(r"^\| (\d+) \|", section("## Exit codes"), re.MULTILINE)}
-    known = {value for name, value in vars(exits).items() if name.isupper() and isinstance(value, int)}
+    known = {value for name, value in vars(exit_codes).items() if name.isupper() and isinstance(value, int)}
     assert codes == known | {143}
 
 
@@ -304,7 +304,7 @@ def test_differences_of_a_validated_replay_have_their_keys(shop: Shop) -> None:
     changed = shop.folder / "cli_programs.py"
     changed.write_text(PROGRAMS.read_text().replace("return 10 * len(item)", "return 11 * len(item)"))
     called = shop.call("resume", "done", "--replay", "validate", "--import", "cli_programs.py", "--json")
-    assert called.code == exits.FOUND
+    assert called.code == exit_codes.FOUND
     differences = called.data["report"]["differences"]
     assert [(one["step"], one["recorded"], one["now"]) for one in differences] == [("price#0", "30", "33"), ("price#1", "40", "44")]
     fits(called.data, keys(of("run")), "outcome")

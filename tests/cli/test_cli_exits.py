@@ -16,7 +16,7 @@ import pytest
 from cli_helpers import PROGRAMS, Called, Shop, environment
 
 from everstep import errors
-from everstep.cli import exits
+from everstep.cli import exit_codes
 
 HOLD = """
 import sys, time, everstep
@@ -57,18 +57,18 @@ def said(called: Called) -> None:
 
 
 def test_nought_is_for_what_went_well(shop: Shop) -> None:
-    assert shop.pipe("runs").code == exits.OK
+    assert shop.pipe("runs").code == exit_codes.OK
 
 
 def test_one_is_for_what_failed(shop: Shop, empty: Shop) -> None:
-    assert shop.pipe("resume", "broken", "--import", PROGRAMS).code == exits.FAILED
+    assert shop.pipe("resume", "broken", "--import", PROGRAMS).code == exit_codes.FAILED
     said(failed := shop.pipe("resume", "waits"))
-    assert failed.code == exits.FAILED
+    assert failed.code == exit_codes.FAILED
 
 
 def test_a_missing_store_is_one_and_a_hint(empty: Shop) -> None:
     called = empty.pipe("runs")
-    assert called.code == exits.FAILED
+    assert called.code == exit_codes.FAILED
     said(called)
     assert "everstep init" in called.err
     assert list(empty.folder.iterdir()) == []  # to look is not to make
@@ -80,7 +80,7 @@ def test_a_missing_store_is_one_and_a_hint(empty: Shop) -> None:
 def test_only_commands_that_begin_something_make_a_store(name: str, empty: Shop) -> None:
     more = {"answer": ("g", "1"), "tag": ("x",)}.get(name, ())
     args = () if name == "verify" else ("r", *more)
-    assert empty.call(name, *args).code == exits.FAILED
+    assert empty.call(name, *args).code == exit_codes.FAILED
     assert list(empty.folder.iterdir()) == []
 
 
@@ -95,7 +95,7 @@ def test_only_commands_that_begin_something_make_a_store(name: str, empty: Shop)
 )  # fmt: skip
 def test_two_is_for_a_call_that_makes_no_sense(args: tuple[str, ...], shop: Shop) -> None:
     called = shop.call(*args)
-    assert called.code == exits.USAGE, called.err
+    assert called.code == exit_codes.USAGE, called.err
     assert called.out == ""
     assert "Traceback" not in called.err
 
@@ -105,13 +105,13 @@ def test_two_is_for_a_call_that_makes_no_sense(args: tuple[str, ...], shop: Shop
 )
 def test_three_is_for_what_is_not_there_or_not_clear(args: tuple[str, ...], shop: Shop) -> None:
     called = shop.call(*args)
-    assert called.code == exits.NOT_FOUND
+    assert called.code == exit_codes.NOT_FOUND
     assert called.out == ""
     said(called)
 
 
 def test_three_is_for_a_condition_that_never_holds(shop: Shop) -> None:
-    assert shop.call("bisect", "loop", "--when", "total > 1000").code == exits.NOT_FOUND
+    assert shop.call("bisect", "loop", "--when", "total > 1000").code == exit_codes.NOT_FOUND
 
 
 def test_a_beginning_that_fits_two_runs_lists_both(shop: Shop) -> None:
@@ -124,7 +124,7 @@ def test_four_is_for_a_run_that_a_live_process_holds_open(shop: Shop) -> None:
     child = held(shop, "loop")
     try:
         called = shop.pipe("checkpoint", "loop", stdin="{}")
-        assert called.code == exits.CONFLICT
+        assert called.code == exit_codes.CONFLICT
         assert f"process {child.pid}" in called.err
         said(called)
         assert shop.pipe("state", "loop", "topic").ok().out == '"tea"\n'  # to read needs no leave
@@ -137,14 +137,14 @@ def test_four_is_for_a_run_that_a_live_process_holds_open(shop: Shop) -> None:
 
 def test_four_is_for_an_id_that_is_taken(shop: Shop) -> None:
     said(called := shop.call("fork", "loop", "done"))
-    assert called.code == exits.CONFLICT
+    assert called.code == exit_codes.CONFLICT
 
 
 def test_five_is_for_a_damaged_store(shop: Shop) -> None:
     damage(shop.path)
     for args in (("state", "loop"), ("restore", "loop"), ("verify",), ("verify", "--depth", "full")):
         called = shop.pipe(*args)
-        assert called.code == exits.DAMAGED, (args, called)
+        assert called.code == exit_codes.DAMAGED, (args, called)
         assert "Traceback" not in called.err
     assert shop.pipe("verify", "--json").data["problems"][0]["code"].startswith("E5")
     called = shop.pipe("state", "loop", "--newest-good", "--json")
@@ -153,16 +153,16 @@ def test_five_is_for_a_damaged_store(shop: Shop) -> None:
     assert "loop@6" in called.err
     assert json.loads(shop.pipe("restore", "loop", "--newest-good").ok().out)["total"] == 50
     called = shop.pipe("repair", str(shop.path), "new.db", "--json")
-    assert called.code == exits.FOUND
+    assert called.code == exit_codes.FOUND
     assert called.data["lost"]
     assert shop.pipe("state", "loop@5", "total", "--store", "new.db").ok().out == "50\n"
 
 
 def test_six_is_for_a_check_that_found_something(shop: Shop) -> None:
-    assert shop.pipe("doctor").code == exits.FOUND  # it was never verified
+    assert shop.pipe("doctor").code == exit_codes.FOUND  # it was never verified
     shop.pipe("verify", "--depth", "full").ok()
-    assert shop.pipe("doctor").code == exits.OK
-    assert shop.call("diff", "loop@1", "loop@2", "--exit-code").code == exits.FOUND
+    assert shop.pipe("doctor").code == exit_codes.OK
+    assert shop.call("diff", "loop@1", "loop@2", "--exit-code").code == exit_codes.FOUND
 
 
 def test_a_hundred_and_thirty_is_for_a_run_that_was_interrupted_and_it_goes_on_later(shop: Shop) -> None:
@@ -172,7 +172,7 @@ def test_a_hundred_and_thirty_is_for_a_run_that_was_interrupted_and_it_goes_on_l
     wait_for(flag)
     child.send_signal(signal.SIGINT)
     out, err = child.communicate(timeout=30)
-    assert child.returncode == exits.INTERRUPTED, err
+    assert child.returncode == exit_codes.INTERRUPTED, err
     assert out == b""
     assert b"Traceback" not in err
     steps = [e for e in shop.json("log", "slow", "--all")["events"] if e["name"] == "step_succeeded"]
@@ -185,7 +185,7 @@ def test_a_hundred_and_thirty_is_for_a_command_that_was_interrupted(shop: Shop) 
     child.expect_exact("gate boss")
     child.sendintr()
     child.expect_exact("interrupted")
-    assert child.ended() == exits.INTERRUPTED
+    assert child.ended() == exit_codes.INTERRUPTED
 
 
 def test_the_second_signal_ends_a_run_at_once(shop: Shop) -> None:
@@ -197,7 +197,7 @@ def test_the_second_signal_ends_a_run_at_once(shop: Shop) -> None:
     time.sleep(0.1)
     child.send_signal(signal.SIGINT)
     _, err = child.communicate(timeout=30)
-    assert child.returncode in (exits.INTERRUPTED, -signal.SIGINT), err
+    assert child.returncode in (exit_codes.INTERRUPTED, -signal.SIGINT), err
     assert shop.call("verify", "--depth", "full").code == 0
 
 
@@ -324,10 +324,10 @@ def test_reading_commands_work_on_a_store_that_cannot_be_written(shop: Shop) -> 
 def test_explain_tells_the_exit_code_of_each_error(shop: Shop) -> None:
     from everstep.cli.commands.explain import classes
 
-    known = {value for name, value in vars(exits).items() if name.isupper() and isinstance(value, int)}
+    known = {value for name, value in vars(exit_codes).items() if name.isupper() and isinstance(value, int)}
     for code, one in classes().items():
         told = shop.json("explain", code)
         assert told["exit_code"] in known
         assert told["name"] == one.__name__
-    assert shop.json("explain", errors.LeaseHeld.code)["exit_code"] == exits.CONFLICT
-    assert shop.json("explain", errors.Interrupted.code)["exit_code"] == exits.INTERRUPTED
+    assert shop.json("explain", errors.LeaseHeld.code)["exit_code"] == exit_codes.CONFLICT
+    assert shop.json("explain", errors.Interrupted.code)["exit_code"] == exit_codes.INTERRUPTED

@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 
 import everstep
 from everstep.backends.contract.core import Commit
-from everstep.cli import paths, text, times
+from everstep.cli.args import paths, times
+from everstep.cli.draw import text
+from everstep.cli.draw.values import to_json
 from everstep.cli.main import COMMANDS
-from everstep.cli.plain import to_json
 from everstep.records import ZERO, RunRow
 
 READING = [
@@ -216,7 +217,7 @@ def test_signs_that_an_old_locale_lacks_are_escaped(shop: Shop) -> None:
 def test_a_bar_is_drawn_for_what_takes_long_and_only_on_a_terminal(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     from io import StringIO
 
-    from everstep.cli import output
+    from everstep.cli.draw import output
 
     stream = StringIO()
     monkeypatch.setattr(output, "_PATIENCE", -1.0)

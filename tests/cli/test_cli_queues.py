@@ -10,7 +10,7 @@ import pytest
 from cli_helpers import PROGRAMS, Shop
 
 from everstep.backends.contract.queues import Limits
-from everstep.cli import exits
+from everstep.cli import exit_codes
 from everstep.queues.enqueue import limits_of
 from everstep.testing.clock import FakeClock
 
@@ -39,7 +39,7 @@ def test_an_enqueued_run_is_there_once(empty: Shop) -> None:
     assert (first["new"], again["new"], again["run"]) == (True, False, first["run"])
     empty.call("enqueue", "hello", "Ann", *IMPORT, "--id", "h").ok()
     assert empty.call("enqueue", "hello", "Ann", *IMPORT, "--id", "h").ok().err == "is there already: queued\n"
-    assert empty.call("enqueue", "hello", "Bo", *IMPORT, "--id", "h").code == exits.CONFLICT
+    assert empty.call("enqueue", "hello", "Bo", *IMPORT, "--id", "h").code == exit_codes.CONFLICT
 
 
 def test_a_workflow_that_only_workers_know_is_enqueued_by_its_name_and_said_so(empty: Shop) -> None:
@@ -68,7 +68,7 @@ def test_a_workflow_that_only_workers_know_is_enqueued_by_its_name_and_said_so(e
 def test_what_cannot_be_enqueued_is_refused_and_nothing_is_kept(args: tuple[str, ...], said: str, shop: Shop) -> None:
     before = shop.counts()
     called = shop.call("enqueue", *args)
-    assert called.code == exits.USAGE
+    assert called.code == exit_codes.USAGE
     assert said in called.err
     assert "Traceback" not in called.err
     assert shop.counts() == before
@@ -84,7 +84,7 @@ def test_whoever_waits_gets_the_outcome(empty: Shop) -> None:
             called = empty.pipe("enqueue", f"{PROGRAMS}:hello", "Ann", "--id", "h", "--wait").ok()
             assert called.out == "hello Ann\n"
             assert called.err.splitlines()[0] == "h: enqueued in default"
-            assert empty.pipe("enqueue", f"{PROGRAMS}:broken", "--wait").code == exits.FAILED
+            assert empty.pipe("enqueue", f"{PROGRAMS}:broken", "--wait").code == exit_codes.FAILED
             assert empty.pipe("enqueue", f"{PROGRAMS}:hello", "--wait", "--json").ok().data["result"] == "hello world"
         finally:
             worker.stop()
@@ -140,7 +140,7 @@ def test_a_limit_that_is_not_named_stays(empty: Shop) -> None:
 )  # fmt: skip
 def test_a_limit_that_makes_no_sense_is_refused(args: tuple[str, ...], shop: Shop) -> None:
     called = shop.call("limit", *args)
-    assert called.code == exits.USAGE
+    assert called.code == exit_codes.USAGE
     assert "Traceback" not in called.err
     assert shop.json("queues") == []
 
@@ -195,7 +195,7 @@ def test_schedules_are_kept_changed_and_forgotten(empty: Shop) -> None:
     empty.call("unschedule", "nightly").ok()
     assert empty.json("schedules") == []
     called = empty.call("unschedule", "nightly")
-    assert called.code == exits.NOT_FOUND
+    assert called.code == exit_codes.NOT_FOUND
     assert "`everstep schedules` lists them" in called.err
 
 
@@ -215,7 +215,7 @@ def test_schedules_are_kept_changed_and_forgotten(empty: Shop) -> None:
 )
 def test_a_schedule_that_makes_no_sense_is_refused(args: tuple[str, ...], said: str, shop: Shop) -> None:
     called = shop.call("schedule", *args, *IMPORT)
-    assert called.code == exits.USAGE
+    assert called.code == exit_codes.USAGE
     assert said in called.err
     assert shop.json("schedules") == []
 
@@ -244,8 +244,8 @@ def test_a_run_that_a_worker_gave_back_is_none_that_nobody_drives(empty: Shop) -
 def test_names_of_queues_and_schedules_complete_themselves(shop: Shop) -> None:
     import click
 
+    from everstep.cli.args.refs import QUEUE, SCHEDULE
     from everstep.cli.main import group
-    from everstep.cli.refs import QUEUE, SCHEDULE
 
     shop.call("limit", "mail", "--concurrency", "1").ok()
     shop.call("schedule", "nightly", "hello", "--cron", "0 0 * * *", *IMPORT).ok()
@@ -264,7 +264,7 @@ def test_enqueue_makes_a_store_and_the_others_do_not(empty: Shop) -> None:
         ("schedule", "n", "hello", "--cron", "* * * * *", *IMPORT),
     ):
         called = empty.call(*args)
-        assert called.code == exits.FAILED
+        assert called.code == exit_codes.FAILED
         assert "everstep init" in called.err
     empty.call("enqueue", "hello", *IMPORT).ok()
     assert empty.path.is_file()

@@ -23,11 +23,11 @@ from terminal import Terminal
 
 import everstep
 from everstep import errors
-from everstep.cli.demo import agent, corpus, invitation, model
-from everstep.cli.demo.child import Child
-from everstep.cli.demo.facts import Facts
-from everstep.cli.demo.folder import MARK, stage
-from everstep.cli.demo.play import FORK, RUN, UNDISTURBED, play
+from everstep.demo import agent, corpus, invitation, model
+from everstep.demo.child import Child
+from everstep.demo.figures import Facts
+from everstep.demo.folder import MARK, stage
+from everstep.demo.play import FORK, RUN, UNDISTURBED, play
 
 PACKAGE = str(Path(everstep.__file__).parents[1])
 ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join([PACKAGE, os.environ.get("PYTHONPATH", "")])}
@@ -193,7 +193,7 @@ def at_terminal(folder: Path) -> Iterator[Terminal]:
 def workers(folder: Path) -> list[str]:
     """Processes that play in a folder."""
     listed = subprocess.run(["ps", "-A", "-ww", "-o", "args"], capture_output=True, text=True, check=True).stdout
-    return [line for line in listed.splitlines() if "everstep.cli.demo.worker" in line and str(folder) in line]
+    return [line for line in listed.splitlines() if "everstep.demo.worker" in line and str(folder) in line]
 
 
 def wait_for_no_worker(folder: Path) -> bool:

@@ -11,9 +11,9 @@ import pytest
 from cli_helpers import Shop, plain
 
 import everstep
-from everstep.cli import naming
+from everstep.cli.args import naming
+from everstep.cli.args.refs import RunArgument
 from everstep.cli.main import COMMANDS, group
-from everstep.cli.refs import RunArgument
 from everstep.cli.shell.group import GROUP
 
 STORED = "order-12"

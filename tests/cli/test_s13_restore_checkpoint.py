@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import everstep
-from everstep.cli.plain import dumps, to_json
-from everstep.cli.tags import exact, from_json, reconciled
+from everstep.cli.args.tagged_json import exact, from_json, reconciled
+from everstep.cli.draw.values import dumps, to_json
 from everstep.codec.values import encode
 
 STATES: list[Any] = [

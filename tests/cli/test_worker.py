@@ -16,7 +16,7 @@ from cli_helpers import SGR, Shop, environment, plain
 from screen_helper import Screen
 
 import everstep
-from everstep.cli import exits
+from everstep.cli import exit_codes
 
 PROGRAM = """
 import logging
@@ -131,26 +131,26 @@ def test_what_went_wrong_is_masked_and_harmless(farm: Shop) -> None:
 
 def test_without_a_workflow_there_is_nothing_to_do_and_it_says_what_to_name(farm: Shop) -> None:
     called = farm.pipe("worker")
-    assert called.code == exits.USAGE
+    assert called.code == exit_codes.USAGE
     assert "nothing was imported" in called.err
     assert "--import MODULE" in called.err
     (farm.folder / "none.py").write_text("")
     called = farm.pipe("worker", "--import", "none.py", "--json")
-    assert called.code == exits.USAGE
+    assert called.code == exit_codes.USAGE
     assert "what was imported defines none" in json.loads(called.err)["data"]["message"]
-    assert farm.terminal("worker").code == exits.USAGE
+    assert farm.terminal("worker").code == exit_codes.USAGE
 
 
 def test_a_store_that_is_not_there_is_not_made(farm: Shop) -> None:
     called = farm.pipe("worker", *IMPORT, "--store", "elsewhere.db")
-    assert called.code == exits.FAILED
+    assert called.code == exit_codes.FAILED
     assert "everstep init" in called.err
     assert not (farm.folder / "elsewhere.db").exists()
 
 
 @pytest.mark.parametrize("options", [("--concurrency", "0"), ("--max-deaths", "x"), ("--queue", "a b"), ("--orders-in", "nowhere.db")])
 def test_what_makes_no_sense_is_refused(options: tuple[str, str], farm: Shop) -> None:
-    assert farm.pipe("worker", *IMPORT, *options, "--until-idle").code == exits.USAGE
+    assert farm.pipe("worker", *IMPORT, *options, "--until-idle").code == exit_codes.USAGE
 
 
 def test_modules_of_the_configuration_count(farm: Shop) -> None:
@@ -171,7 +171,7 @@ def test_a_signal_drains_and_another_worker_goes_on(number: int, farm: Shop) -> 
     (farm.folder / "go").touch()
     out, err = child.communicate(timeout=60)
     told = events(out)
-    assert (child.returncode, named(told)) == (exits.OK, ["given_back", "stopped"]), err
+    assert (child.returncode, named(told)) == (exit_codes.OK, ["given_back", "stopped"]), err
     assert (told[0]["run"], told[-1]["data"]["counts"]["given_back"]) == ("s1", 1)
     assert named(events(farm.pipe("worker", *IMPORT, "--until-idle").ok().out)) == ["started", "taken", "succeeded", "stopped"]
     assert (farm.folder / "naps").read_text() == "0\n1\n2\n"
@@ -192,7 +192,7 @@ def test_the_second_signal_ends_it_at_once(farm: Shop) -> None:
     until(child, "stopping")
     child.send_signal(signal.SIGINT)
     child.communicate(timeout=60)
-    assert child.returncode == exits.INTERRUPTED
+    assert child.returncode == exit_codes.INTERRUPTED
     (farm.folder / "go").touch()
     told = events(farm.pipe("worker", *IMPORT, "--until-idle").ok().out)
     assert next(one for one in told if one["event"] == "taken")["data"]["before"].startswith("w-")
@@ -204,7 +204,7 @@ def test_who_reads_no_further_gets_a_worker_that_drains(farm: Shop) -> None:
         enqueue(farm, "quick", id=f"q{n}")
     command = f'"{sys.executable}" -m everstep worker --import flows.py 2>errors | head -1; echo ${{PIPESTATUS[0]}}'
     done = subprocess.run(["bash", "-c", command], cwd=farm.folder, env=environment(), capture_output=True, text=True, timeout=60)
-    assert done.stdout.splitlines()[-1] == str(exits.UNHEARD)
+    assert done.stdout.splitlines()[-1] == str(exit_codes.UNHEARD)
     assert "Traceback" not in (farm.folder / "errors").read_text()
 
 
@@ -235,7 +235,7 @@ def test_a_terminal_has_a_live_table(farm: Shop) -> None:
     (farm.folder / "go").touch()
     code = child.ended()
     screen = Screen.of(said + child.before)
-    assert code == exits.OK
+    assert code == exit_codes.OK
     for pattern in (
         r"imported\ngreeting ann\nINFO:root:logged for ann\nworker w-\w+  1 of 8 busy  up .* default, mail",
         r"2 taken, 1 succeeded",
@@ -267,7 +267,7 @@ def test_a_table_is_never_larger_than_its_terminal(farm: Shop) -> None:
     child.sendintr()
     code = child.ended()
     screen = Screen.of(plain(said + child.before), columns)  # which refuses a line that is too long
-    assert code == exits.OK
+    assert code == exit_codes.OK
     assert 0 < screen.highest < rows
     assert any("more" in line for frame in screen.frames for line in frame)
 

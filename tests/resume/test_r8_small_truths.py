@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 import everstep
 from everstep import on
-from everstep.cli.counting import count
+from everstep.cli.views.stats import count
 from everstep.errors import DefinitionChanged, InvalidArgument
 from everstep.runtime.limits.policy import Policy
 

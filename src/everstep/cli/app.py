@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from everstep.cli.output import Output, unheard
+from everstep.cli.draw.output import Output, unheard
 
 if TYPE_CHECKING:
     from everstep.api import Store
@@ -112,7 +112,7 @@ class App:
         if self.configured is None:
             return everstep.open(self.url, config=False, create=create, **more)
         if driving:
-            from everstep.cli.modules import look_here
+            from everstep.cli.args.modules import look_here
 
             look_here()
             return everstep.open(self.url, config=self.config or True, create=create, schedule="manual", **more)
@@ -125,7 +125,7 @@ class App:
 
     def import_modules(self, names: tuple[str, ...]) -> None:
         """Import the modules that define the workflows of this command. Only names that the person gave, never one from a store."""
-        from everstep.cli.targets import import_module
+        from everstep.cli.args.workflow_target import import_module
 
         with self.out.apart():
             for name in names:

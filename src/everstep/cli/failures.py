@@ -10,10 +10,10 @@ from shlex import quote
 
 import click
 
-from everstep.cli import exits
-from everstep.cli.output import FORMAT, unheard
-from everstep.cli.plain import dumps
-from everstep.cli.text import safe
+from everstep.cli import exit_codes
+from everstep.cli.draw.output import FORMAT, unheard
+from everstep.cli.draw.text import safe
+from everstep.cli.draw.values import dumps
 from everstep.errors import EverstepError, Suspended
 from everstep.redact import Redactor
 
@@ -26,26 +26,26 @@ def tell(error: BaseException, arguments: list[str] | None = None) -> int:
         return _tell_usage(error, as_json)
     if isinstance(error, (KeyboardInterrupt, click.Abort)):
         sys.stderr.write("\ninterrupted\n")
-        return exits.INTERRUPTED
+        return exit_codes.INTERRUPTED
     if isinstance(error, SystemExit):
         return error.code if isinstance(error.code, int) else int(error.code is not None)
     if debug:
         traceback.print_exception(error)
     if isinstance(error, (EverstepError, Suspended)):
         _say(error.message, error.remedy, error.code, as_json, getattr(error, "difference", ""))
-        return exits.code_of(error)
+        return exit_codes.code_of(error)
     if isinstance(error, OSError) and error.filename is None and error.errno in _NO_ROOM:
         unheard()
         _say(f"the answer cannot be written: {error.strerror or error}", "Make room where it goes.", "E000", as_json)
-        return exits.FAILED
+        return exit_codes.FAILED
     if isinstance(error, OSError):
         _say(str(error), "Look at the path and its permissions.", "E000", as_json)
-        return exits.FAILED
+        return exit_codes.FAILED
     if not debug:
         traceback.print_exception(error)
     if as_json:
         _say(f"{type(error).__name__}: {error}", "", "E000", as_json)
-    return exits.FAILED
+    return exit_codes.FAILED
 
 
 def _say(message: str, remedy: str, code: str, as_json: bool, difference: str = "") -> None:

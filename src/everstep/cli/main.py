@@ -129,7 +129,7 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except BrokenPipeError:
-        from everstep.cli.output import unheard
+        from everstep.cli.draw.output import unheard
 
         return unheard()
     except click.exceptions.Exit as ended:

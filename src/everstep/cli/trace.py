@@ -6,7 +6,7 @@ import sys
 import time
 from typing import Any
 
-from everstep.cli.text import safe
+from everstep.cli.draw.text import safe
 from everstep.redact import Redactor
 
 

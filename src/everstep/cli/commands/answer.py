@@ -6,14 +6,15 @@ from typing import Any
 
 import click
 
-from everstep.cli import facts, targets
 from everstep.cli.app import App, interactive
 from everstep.cli.app import command as make
-from everstep.cli.hints import who_goes_on
-from everstep.cli.naming import to_change
-from everstep.cli.plain import shown
-from everstep.cli.refs import GATE, RUN
-from everstep.cli.text import cell, safe
+from everstep.cli.args import workflow_target
+from everstep.cli.args.naming import to_change
+from everstep.cli.args.refs import GATE, RUN
+from everstep.cli.draw.hints import who_goes_on
+from everstep.cli.draw.text import cell, safe
+from everstep.cli.draw.values import shown
+from everstep.cli.views import json as facts
 from everstep.errors import NotFound
 
 
@@ -34,7 +35,7 @@ def command(app: App, run: str, gate: str | None, value: str | None, by: str | N
             return
         if value is None:
             value = _ask(app, gate, waiting)
-        answer = value if as_text else targets.value_of(value)
+        answer = value if as_text else workflow_target.value_of(value)
         store.answer(run, gate, answer, by=by, early=early)
         found = store.get(run)
         is_queued = store.backend.place(found.id) is not None

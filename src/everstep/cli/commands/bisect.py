@@ -10,13 +10,14 @@ from typing import Any
 
 import click
 
-from everstep.cli import exits, facts
+from everstep.cli import exit_codes
 from everstep.cli.app import App
 from everstep.cli.app import command as make
-from everstep.cli.condition import Condition
-from everstep.cli.naming import to_read
-from everstep.cli.refs import RUN
-from everstep.cli.text import cell, plural
+from everstep.cli.args.condition import Condition
+from everstep.cli.args.naming import to_read
+from everstep.cli.args.refs import RUN
+from everstep.cli.draw.text import cell, plural
+from everstep.cli.views import json as facts
 
 
 @make("bisect")
@@ -45,7 +46,7 @@ def command(app: App, run: str, text: str, is_sorted: bool) -> int:
     else:
         step = f"after step {cell(one.step, 60)}" if one.step else one.kind
         app.out.line(f"{app.out.style(one.ref, 'bold')}  {app.out.when(one.at)}  {step}  {cell(app.hidden(one.note) or '', 80)}".rstrip())
-    return exits.OK if one is not None else exits.NOT_FOUND
+    return exit_codes.OK if one is not None else exit_codes.NOT_FOUND
 
 
 def _numbers(store: Any, run: str) -> list[int]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import click
 
-from everstep.cli import facts
 from everstep.cli.app import App
 from everstep.cli.app import command as make
-from everstep.cli.naming import to_read
-from everstep.cli.paths import parse
-from everstep.cli.refs import REF
-from everstep.cli.text import cell
+from everstep.cli.args.naming import to_read
+from everstep.cli.args.paths import parse
+from everstep.cli.args.refs import REF
+from everstep.cli.draw.text import cell
+from everstep.cli.views import json as facts
 
 
 @make("blame")

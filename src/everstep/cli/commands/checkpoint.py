@@ -7,11 +7,12 @@ from typing import Any
 
 import click
 
-from everstep.cli import facts, targets
 from everstep.cli.app import App
 from everstep.cli.app import command as make
-from everstep.cli.refs import RUN
-from everstep.cli.tags import reconciled
+from everstep.cli.args import workflow_target
+from everstep.cli.args.refs import RUN
+from everstep.cli.args.tagged_json import reconciled
+from everstep.cli.views import json as facts
 from everstep.errors import InvalidArgument, LimitExceeded, Unstorable, Waiting
 from everstep.store.query import check_note, check_tags, to_meta
 
@@ -25,8 +26,8 @@ from everstep.store.query import check_note, check_tags, to_meta
 @click.option("--done", is_flag=True, help="The run has ended well with this state.")
 def command(app: App, run: str, file: str, note: str | None, tags: tuple[str, ...], meta: tuple[str, ...], done: bool) -> None:
     """Save a JSON state as a checkpoint of RUN, which begins with the first one."""
-    given = targets.json_of(file)
-    pairs = dict(targets.pair(text, "--meta", "KEY=VALUE") for text in meta)
+    given = workflow_target.json_of(file)
+    pairs = dict(workflow_target.pair(text, "--meta", "KEY=VALUE") for text in meta)
     check_note(note)  # before there is a run that could fail by it
     check_tags(tags)
     to_meta(pairs)

@@ -8,11 +8,11 @@ import click
 
 from everstep.cli.app import App, confirm_or_stop
 from everstep.cli.app import command as make
+from everstep.cli.args.retention_options import chosen, retention_options
+from everstep.cli.args.times import SPAN
 from everstep.cli.commands.gc import of_collected
 from everstep.cli.commands.prune import of_plan, print_plan
-from everstep.cli.retaining import chosen, retention_options
-from everstep.cli.text import plural, safe, size
-from everstep.cli.times import SPAN
+from everstep.cli.draw.text import plural, safe, size
 
 
 @make("cleanup")

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import click
 
-from everstep.cli import exits
+from everstep.cli import exit_codes
 from everstep.cli.app import App
 from everstep.cli.app import command as make
+from everstep.cli.draw.text import plural, safe
+from everstep.cli.draw.values import shown, to_json
 from everstep.cli.files import replace
-from everstep.cli.plain import shown, to_json
-from everstep.cli.text import plural, safe
 from everstep.errors import NotFound
 
 
@@ -48,7 +48,7 @@ def validate(app: App, file: str | None) -> int:
     for fault in found if not app.out.as_json else ():
         app.out.line(safe(str(fault), lines=True))
     app.out.say(f"{path}: {'all good' if not found else plural(len(found), 'fault')}", "green" if not found else "red")
-    return exits.FOUND if found else exits.OK
+    return exit_codes.FOUND if found else exit_codes.OK
 
 
 @make("migrate")

@@ -10,7 +10,7 @@ from click.core import ParameterSource
 
 from everstep.cli.app import App
 from everstep.cli.app import command as make
-from everstep.cli.exits import FAILED, OK
+from everstep.cli.exit_codes import FAILED, OK
 
 
 @make("demo")
@@ -24,7 +24,7 @@ def command(app: App, folder: Path) -> int:
     on, and the run is forked before its decision. The store stays in ./everstep-demo, to look around in. A folder that a demo left there
     before is replaced; anything else is left alone. No network and no key are needed.
     """
-    from everstep.cli.demo.play import play
+    from everstep.demo.play import play
 
     if click.get_current_context().get_parameter_source("store") is ParameterSource.COMMANDLINE:
         raise click.UsageError("the demo makes a store of its own; --dir says where.")

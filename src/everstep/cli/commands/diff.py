@@ -6,14 +6,14 @@ from typing import Any
 
 import click
 
-from everstep.cli import facts
 from everstep.cli.app import App
 from everstep.cli.app import command as make
-from everstep.cli.naming import to_read
-from everstep.cli.paths import shown as path_shown
-from everstep.cli.plain import shown
-from everstep.cli.refs import REF
-from everstep.cli.text import cell, plural
+from everstep.cli.args.naming import to_read
+from everstep.cli.args.paths import shown as path_shown
+from everstep.cli.args.refs import REF
+from everstep.cli.draw.text import cell, plural
+from everstep.cli.draw.values import shown
+from everstep.cli.views import json as facts
 
 _SIGNS = {"added": ("+", "green"), "removed": ("-", "red"), "changed": ("~", "yellow"), "moved": (">", "cyan")}
 

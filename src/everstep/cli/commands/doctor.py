@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from everstep.cli import exits
+from everstep.cli import exit_codes
 from everstep.cli.app import App
 from everstep.cli.app import command as make
+from everstep.cli.draw.text import safe
 from everstep.cli.failures import in_commands
-from everstep.cli.text import safe
 
 _SIGNS = {"ok": ("✓", "green"), "warn": ("!", "yellow"), "bad": ("✗", "red")}
 
@@ -19,10 +19,10 @@ def command(app: App) -> int:
     if app.out.as_json:
         data = [{"level": one.level, "name": one.name, "sentence": one.sentence, "remedy": one.remedy} for one in found]
         app.out.data("doctor", {"level": found.level, "findings": data})
-        return exits.OK if found.ok else exits.FOUND
+        return exit_codes.OK if found.ok else exit_codes.FOUND
     for one in found:
         sign, colour = _SIGNS[one.level]
         app.out.line(f"{app.out.style(sign, colour)} {app.out.style(safe(one.name), 'bold')}: {safe(one.sentence)}")
         if one.remedy:
             app.out.line(f"    {safe(in_commands(one.remedy))}")
-    return exits.OK if found.ok else exits.FOUND
+    return exit_codes.OK if found.ok else exit_codes.FOUND

@@ -7,13 +7,14 @@ from typing import Any
 
 import click
 
-from everstep.cli import batches, outcome
 from everstep.cli.app import App
 from everstep.cli.app import command as make
-from everstep.cli.ordering import arguments_of, workflow_of
-from everstep.cli.refs import QUEUE
-from everstep.cli.text import duration, plural, safe
-from everstep.cli.times import SPAN
+from everstep.cli.args import batches
+from everstep.cli.args.refs import QUEUE
+from everstep.cli.args.times import SPAN
+from everstep.cli.args.workflow_args import arguments_of, workflow_of
+from everstep.cli.draw import run_outcome
+from everstep.cli.draw.text import duration, plural, safe
 
 _OPTIONS = ("id", "queue", "priority", "delay", "key", "dedupe", "connection")
 
@@ -56,7 +57,7 @@ def command(
         words = _words(made, options)
         if wait:
             app.out.say(f"{made.id}: {words}")
-            return outcome.tell(app, _ended(app, made))
+            return run_outcome.tell(app, _ended(app, made))
     if app.out.as_json:
         app.out.data("enqueued", {"run": made.id, "queue": made.queue, "new": made.new})
         return 0

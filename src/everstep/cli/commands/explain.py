@@ -9,7 +9,7 @@ import click
 from everstep import errors
 from everstep.cli.app import App
 from everstep.cli.app import command as make
-from everstep.cli.exits import code_of
+from everstep.cli.exit_codes import code_of
 from everstep.errors import NotFound
 
 

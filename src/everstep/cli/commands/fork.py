@@ -8,14 +8,15 @@ from typing import Any
 
 import click
 
-from everstep.cli import facts, targets
 from everstep.cli.app import App
 from everstep.cli.app import command as make
-from everstep.cli.hints import who_goes_on
-from everstep.cli.naming import to_change
-from everstep.cli.paths import parse, shown
-from everstep.cli.refs import REF
-from everstep.cli.tags import from_json
+from everstep.cli.args import workflow_target
+from everstep.cli.args.naming import to_change
+from everstep.cli.args.paths import parse, shown
+from everstep.cli.args.refs import REF
+from everstep.cli.args.tagged_json import from_json
+from everstep.cli.draw.hints import who_goes_on
+from everstep.cli.views import json as facts
 from everstep.errors import InvalidArgument
 
 
@@ -46,9 +47,9 @@ def command(app: App, ref: str, id: str | None, changes: tuple[str, ...], remove
 def _edit(changes: tuple[str, ...], removed: tuple[str, ...], file: str | None) -> Callable[[Any], Any] | None:
     if not changes and not removed and file is None:
         return None
-    pairs = [(parse(path), value) for path, value in (targets.pair(text, "--set", "PATH=VALUE") for text in changes)]
+    pairs = [(parse(path), value) for path, value in (workflow_target.pair(text, "--set", "PATH=VALUE") for text in changes)]
     paths = [parse(text) for text in removed]
-    whole = None if file is None else [from_json(targets.json_of(file))]
+    whole = None if file is None else [from_json(workflow_target.json_of(file))]
     if whole == [None]:
         raise InvalidArgument("a fork cannot begin with null", remedy="Begin with {}, and save null in it.")
 

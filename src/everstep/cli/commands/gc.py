@@ -6,7 +6,7 @@ import click
 
 from everstep.cli.app import App
 from everstep.cli.app import command as make
-from everstep.cli.text import plural, safe, size
+from everstep.cli.draw.text import plural, safe, size
 
 
 @make("gc")

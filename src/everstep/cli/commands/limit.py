@@ -7,12 +7,12 @@ import re
 import click
 
 from everstep.backends.contract.queues import Limits
-from everstep.cli import depths
 from everstep.cli.app import App
 from everstep.cli.app import command as make
-from everstep.cli.refs import QUEUE
-from everstep.cli.text import safe
-from everstep.cli.times import span
+from everstep.cli.args.refs import QUEUE
+from everstep.cli.args.times import span
+from everstep.cli.draw.text import safe
+from everstep.cli.views import queues as depths
 from everstep.queues.enqueue import limits_of
 
 _RATE = re.compile(r"(\d{1,30})\s*/\s*(\S.*)")

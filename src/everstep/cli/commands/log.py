@@ -7,12 +7,12 @@ from typing import Any
 
 import click
 
-from everstep.cli import facts
 from everstep.cli.app import App
 from everstep.cli.app import command as make
-from everstep.cli.naming import to_read
-from everstep.cli.refs import RUN
-from everstep.cli.timeline import Timeline
+from everstep.cli.args.naming import to_read
+from everstep.cli.args.refs import RUN
+from everstep.cli.draw.timeline import Timeline
+from everstep.cli.views import json as facts
 from everstep.store.refs import find_run
 
 _PAGE = 1_000
@@ -30,7 +30,7 @@ def command(app: App, run: str, limit: int, everything: bool, follow: bool, grap
     with app.open() as store:
         row = find_run(store.backend, to_read(app, store, run))
         if graph:
-            from everstep.cli.graph import draw
+            from everstep.cli.draw.graph import draw
 
             text = draw(store, row.id, graph)
             if app.out.as_json:

@@ -8,10 +8,10 @@ import click
 
 from everstep.cli.app import App
 from everstep.cli.app import command as make
-from everstep.cli.naming import to_change
-from everstep.cli.refs import RUN
-from everstep.cli.retaining import chosen, retention_options
-from everstep.cli.text import plural, safe, size
+from everstep.cli.args.naming import to_change
+from everstep.cli.args.refs import RUN
+from everstep.cli.args.retention_options import chosen, retention_options
+from everstep.cli.draw.text import plural, safe, size
 
 
 @make("prune")

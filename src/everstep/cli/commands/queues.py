@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from everstep.cli import depths
 from everstep.cli.app import App
 from everstep.cli.app import command as make
-from everstep.cli.text import cell
+from everstep.cli.draw.text import cell
+from everstep.cli.views import queues as depths
 from everstep.fields import as_dict
 from everstep.queues.enqueue import Queue
 

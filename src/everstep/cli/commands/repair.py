@@ -6,10 +6,10 @@ from dataclasses import asdict
 
 import click
 
-from everstep.cli import exits
+from everstep.cli import exit_codes
 from everstep.cli.app import App
 from everstep.cli.app import command as make
-from everstep.cli.text import safe
+from everstep.cli.draw.text import safe
 
 
 @make("repair")
@@ -24,4 +24,4 @@ def command(app: App, source: str, target: str) -> int:
         app.out.data("repair", asdict(found))
     else:
         app.out.line(safe(str(found), lines=True))
-    return exits.FOUND if found.lost else exits.OK
+    return exit_codes.FOUND if found.lost else exit_codes.OK

@@ -8,12 +8,12 @@ import click
 
 from everstep.cli.app import App
 from everstep.cli.app import command as make
+from everstep.cli.args.naming import to_change
+from everstep.cli.args.refs import REF
+from everstep.cli.args.tagged_json import exact as exactly
+from everstep.cli.draw.values import dumps, to_json
 from everstep.cli.files import replace
-from everstep.cli.loading import load_newest_good
-from everstep.cli.naming import to_change
-from everstep.cli.plain import dumps, to_json
-from everstep.cli.refs import REF
-from everstep.cli.tags import exact as exactly
+from everstep.cli.views.load import load_newest_good
 
 
 @make("restore")

@@ -6,13 +6,14 @@ from typing import Any
 
 import click
 
-from everstep.cli import outcome, targets
 from everstep.cli.app import App
 from everstep.cli.app import command as make
-from everstep.cli.choosing import run_of
-from everstep.cli.refs import RUN
-from everstep.cli.text import plural, safe
-from everstep.cli.watching import watch
+from everstep.cli.args import workflow_target
+from everstep.cli.args.choose import run_of
+from everstep.cli.args.refs import RUN
+from everstep.cli.draw import run_outcome
+from everstep.cli.draw.steps_live import watch
+from everstep.cli.draw.text import plural, safe
 from everstep.errors import InvalidArgument, UnknownWorkflow
 from everstep.store.refs import find_run
 
@@ -52,11 +53,11 @@ def command(
             name = store.fork_before(find_run(store.backend, name), options["from_step"]).id
             options["from_step"], early = None, True
         for text in answers:
-            store.answer(name, *targets.pair(text, "--answer", "GATE=VALUE"), early=early)
+            store.answer(name, *workflow_target.pair(text, "--answer", "GATE=VALUE"), early=early)
         try:
-            with outcome.driving(app, modules):
+            with run_outcome.driving(app, modules):
                 done = store.resume(name, **options)
-            return outcome.tell(app, done, modules)
+            return run_outcome.tell(app, done, modules)
         except UnknownWorkflow as error:
             error.remedy = f"Name what defines it: everstep resume {name} --import MODULE (a module, a .py file or a YAML file)."
             raise

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import click
 
-from everstep.cli import outcome, targets
 from everstep.cli.app import App
 from everstep.cli.app import command as make
-from everstep.cli.watching import watch
+from everstep.cli.args import workflow_target
+from everstep.cli.draw import run_outcome
+from everstep.cli.draw.steps_live import watch
 
 
 @make("run", context_settings={"ignore_unknown_options": False})
@@ -20,18 +21,18 @@ def command(app: App, target: str, arguments: tuple[str, ...], run_id: str | Non
     """Run TARGET: a YAML file, package.module:function or file.py:function, with ARGUMENTS (VALUE or NAME=VALUE, JSON or text)."""
     app.import_modules((*app.imports(), *modules))
     with app.out.apart():
-        workflow = targets.load(target)
-    defined = (targets.module_of(target), *modules)
-    args, named = targets.arguments(arguments)
+        workflow = workflow_target.load(target)
+    defined = (workflow_target.module_of(target), *modules)
+    args, named = workflow_target.arguments(arguments)
     if inputs is not None:
-        named = {**_named(targets.json_of(inputs)), **named}
+        named = {**_named(workflow_target.json_of(inputs)), **named}
     if "id" in named:
         raise click.UsageError("an argument named id cannot be given by its name: --id is that of the run. Give it by its position.")
     with app.open(create=True, driving=True) as store:
         watch(app, store)
-        with outcome.driving(app, defined):
+        with run_outcome.driving(app, defined):
             done = store.start(workflow, *args, id=run_id, **named)
-        return outcome.tell(app, done, defined)
+        return run_outcome.tell(app, done, defined)
 
 
 def _named(value: object) -> dict[str, object]:

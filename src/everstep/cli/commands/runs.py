@@ -6,15 +6,16 @@ from typing import Any
 
 import click
 
-from everstep.cli import facts, places
 from everstep.cli.app import App
 from everstep.cli.app import command as make
-from everstep.cli.ids import shortened
-from everstep.cli.refs import QUEUE, RUN
-from everstep.cli.targets import pair
-from everstep.cli.text import cell, plural, size
-from everstep.cli.times import MOMENT
-from everstep.cli.tree import draw
+from everstep.cli.args.refs import QUEUE, RUN
+from everstep.cli.args.times import MOMENT
+from everstep.cli.args.workflow_target import pair
+from everstep.cli.draw.short_ids import shortened
+from everstep.cli.draw.text import cell, plural, size
+from everstep.cli.draw.tree import draw
+from everstep.cli.views import json as facts
+from everstep.cli.views import places
 from everstep.store.views import Page
 
 _ENDED = ("succeeded", "cancelled")  # one that failed may be tried again, and has kept its place then

@@ -6,12 +6,12 @@ from typing import Any
 
 import click
 
-from everstep.cli import schedules
 from everstep.cli.app import App
 from everstep.cli.app import command as make
-from everstep.cli.ordering import arguments_of, workflow_of
-from everstep.cli.refs import QUEUE, SCHEDULE
-from everstep.cli.text import iso
+from everstep.cli.args.refs import QUEUE, SCHEDULE
+from everstep.cli.args.workflow_args import arguments_of, workflow_of
+from everstep.cli.draw.text import iso
+from everstep.cli.views import schedules
 
 _OPTIONS = ("cron", "zone", "missed", "queue", "priority", "key")
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from everstep.cli import schedules
 from everstep.cli.app import App
 from everstep.cli.app import command as make
-from everstep.cli.text import cell, iso
+from everstep.cli.draw.text import cell, iso
+from everstep.cli.views import schedules
 
 
 @make("schedules")

@@ -6,14 +6,15 @@ from typing import Any
 
 import click
 
-from everstep.cli import facts, places
 from everstep.cli.app import App
 from everstep.cli.app import command as make
-from everstep.cli.hints import resuming
-from everstep.cli.naming import to_read
-from everstep.cli.plain import shown
-from everstep.cli.refs import REF
-from everstep.cli.text import cell, duration, plural, safe, size
+from everstep.cli.args.naming import to_read
+from everstep.cli.args.refs import REF
+from everstep.cli.draw.hints import resuming
+from everstep.cli.draw.text import cell, duration, plural, safe, size
+from everstep.cli.draw.values import shown
+from everstep.cli.views import json as facts
+from everstep.cli.views import places
 
 _MANY = 10
 

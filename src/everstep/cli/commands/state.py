@@ -6,11 +6,11 @@ import click
 
 from everstep.cli.app import App
 from everstep.cli.app import command as make
-from everstep.cli.loading import load_newest_good
-from everstep.cli.naming import to_read
-from everstep.cli.paths import parse, pick
-from everstep.cli.plain import dumps, pretty, to_json, whole
-from everstep.cli.refs import REF
+from everstep.cli.args.naming import to_read
+from everstep.cli.args.paths import parse, pick
+from everstep.cli.args.refs import REF
+from everstep.cli.draw.values import dumps, pretty, to_json, whole
+from everstep.cli.views.load import load_newest_good
 
 
 @make("state")

@@ -6,12 +6,12 @@ from datetime import UTC, datetime
 
 import click
 
-from everstep.cli import depths
 from everstep.cli.app import App
 from everstep.cli.app import command as make
-from everstep.cli.counting import Counted, count
-from everstep.cli.text import cell, duration, plural, size
-from everstep.cli.times import MOMENT
+from everstep.cli.args.times import MOMENT
+from everstep.cli.draw.text import cell, duration, plural, size
+from everstep.cli.views import queues as depths
+from everstep.cli.views.stats import Counted, count
 from everstep.queues.enqueue import Queue
 
 

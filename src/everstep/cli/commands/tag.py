@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from everstep.cli import facts
 from everstep.cli.app import App
 from everstep.cli.app import command as make
-from everstep.cli.naming import to_change
-from everstep.cli.refs import REF
+from everstep.cli.args.naming import to_change
+from everstep.cli.args.refs import REF
+from everstep.cli.views import json as facts
 
 
 @make("tag")

@@ -6,8 +6,8 @@ import click
 
 from everstep.cli.app import App
 from everstep.cli.app import command as make
-from everstep.cli.refs import SCHEDULE
-from everstep.cli.text import safe
+from everstep.cli.args.refs import SCHEDULE
+from everstep.cli.draw.text import safe
 
 
 @make("unschedule")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from everstep.cli import exits
+from everstep.cli import exit_codes
 from everstep.cli.app import App
 from everstep.cli.app import command as make
-from everstep.cli.text import duration, plural, safe, size
-from everstep.cli.times import SPAN
+from everstep.cli.args.times import SPAN
+from everstep.cli.draw.text import duration, plural, safe, size
 
 
 @make("verify")
@@ -25,7 +25,7 @@ def command(app: App, depth: str, seconds: float | None, accept_older: bool) -> 
     """Prove the store whole. Ends with 5 if something is damaged, with 6 if the time was over before all was looked at."""
     with app.open(**({"accept_older": True} if accept_older else {})) as store, app.out.progress("verifying") as progress:
         report = store.verify(depth, progress=progress, seconds=seconds)  # type: ignore[arg-type]
-    code = exits.DAMAGED if not report.ok else exits.OK if report.complete else exits.FOUND
+    code = exit_codes.DAMAGED if not report.ok else exit_codes.OK if report.complete else exit_codes.FOUND
     if app.out.as_json:
         names = ("depth", "ok", "complete", "runs", "records", "chunks", "unreachable", "unreachable_bytes", "seconds", "reached")
         problems = [{"code": one.code, "where": one.where, "what": one.what} for one in report.problems]

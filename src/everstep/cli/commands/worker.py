@@ -10,12 +10,12 @@ import click
 
 from everstep.cli.app import App
 from everstep.cli.app import command as make
-from everstep.cli.aside import aside, to_stderr
-from everstep.cli.board import Board
-from everstep.cli.exits import OK
-from everstep.cli.output import unheard
-from everstep.cli.refs import QUEUE
-from everstep.cli.working import Lines, Listener, Silence
+from everstep.cli.args.refs import QUEUE
+from everstep.cli.draw.capture import aside, to_stderr
+from everstep.cli.draw.output import unheard
+from everstep.cli.draw.worker_events import Lines, Listener, Silence
+from everstep.cli.draw.worker_table import Board
+from everstep.cli.exit_codes import OK
 from everstep.errors import InvalidArgument
 from everstep.fields import as_dict
 from everstep.runtime.workflow import known

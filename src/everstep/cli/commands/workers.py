@@ -8,7 +8,7 @@ import click
 
 from everstep.cli.app import App
 from everstep.cli.app import command as make
-from everstep.cli.text import cell, iso
+from everstep.cli.draw.text import cell, iso
 from everstep.queues.live_workers import LiveWorker
 
 _SHOWN = 5

@@ -12,11 +12,11 @@ from typing import Any
 import click
 
 from everstep.agents.loop import AgentLoop
-from everstep.cli import outcome
 from everstep.cli.app import App, interactive
+from everstep.cli.draw import run_outcome
+from everstep.cli.draw.steps_live import watch
+from everstep.cli.draw.text import safe
 from everstep.cli.shell.asking import next_task
-from everstep.cli.text import safe
-from everstep.cli.watching import watch
 from everstep.errors import InvalidArgument, NotFound
 from everstep.runtime.workflow import beginning
 from everstep.store.refs import find_run
@@ -42,7 +42,7 @@ def go_on(app: App, modules: list[Any], run: str, task: str | None) -> int:
             if not task:
                 return 0
         app.out.say(f"{safe(run)} goes on with {safe(name)}", "dim")
-        return outcome.tell(app, _drive(loop, store, run, task, is_done))
+        return run_outcome.tell(app, _drive(loop, store, run, task, is_done))
 
 
 def _asked(run: str) -> str:

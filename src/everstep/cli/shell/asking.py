@@ -6,10 +6,10 @@ from typing import Any
 
 import click
 
-from everstep.cli import targets
 from everstep.cli.app import App
-from everstep.cli.plain import shown
-from everstep.cli.text import cell, safe
+from everstep.cli.args import workflow_target
+from everstep.cli.draw.text import cell, safe
+from everstep.cli.draw.values import shown
 from everstep.errors import BadAnswer
 
 
@@ -48,7 +48,7 @@ def _word(choice: Any) -> str:
 
 def value_of(text: str, choices: list[Any] | None) -> Any:
     """The value that a person means: one of the choices as it was shown, else JSON or text."""
-    return next((choice for choice in choices or () if choice == text), None) or targets.value_of(text)
+    return next((choice for choice in choices or () if choice == text), None) or workflow_target.value_of(text)
 
 
 def next_task(run: str) -> str:

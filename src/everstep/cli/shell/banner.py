@@ -9,7 +9,7 @@ import click
 
 from everstep.cli import failures
 from everstep.cli.app import App
-from everstep.cli.text import plural, safe
+from everstep.cli.draw.text import plural, safe
 from everstep.errors import EverstepError, NotAStore
 
 _MOST = 10_000

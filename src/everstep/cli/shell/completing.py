@@ -9,11 +9,11 @@ import shlex
 
 from click.shell_completion import ShellComplete
 
+from everstep.cli.draw.text import safe
 from everstep.cli.shell import current
 from everstep.cli.shell.group import GROUP, leaf
 from everstep.cli.shell.session import Session
 from everstep.cli.shell.words import commands, parts
-from everstep.cli.text import safe
 
 
 def offers(session: Session, before: str, text: str) -> list[str]:

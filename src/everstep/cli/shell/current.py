@@ -11,7 +11,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from everstep.cli.refs import RefArgument, RunArgument
+from everstep.cli.args.refs import RefArgument, RunArgument
 
 _LAST = re.compile(r"@last(?![^@~])")
 _WITH_DEFAULT = ("checkpoints", "log", "resume")  # these do something sensible without a run; with a current one they take it

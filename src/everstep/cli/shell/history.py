@@ -9,7 +9,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from everstep.cli.text import safe
+from everstep.cli.draw.text import safe
 from everstep.redact import Redactor
 
 MOST = 1_000

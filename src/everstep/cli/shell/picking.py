@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from everstep.cli.app import App
-from everstep.cli.choosing import MANY, pick, run_of
+from everstep.cli.args.choose import MANY, pick, run_of
 
 _OF_STATUS = {"answer": ("waiting",), "cancel": ("running", "failed", "waiting", "queued"), "pause": ("running", "waiting", "queued")}
 

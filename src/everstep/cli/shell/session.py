@@ -13,12 +13,12 @@ from typing import Any
 
 import click
 
-from everstep.cli import exits, failures
+from everstep.cli import exit_codes, failures
 from everstep.cli.app import App, interactive
+from everstep.cli.args.workflow_target import import_module
 from everstep.cli.shell import current, picking
 from everstep.cli.shell.group import GROUP, leaf
 from everstep.cli.shell.words import commands
-from everstep.cli.targets import import_module
 
 _TERMINATED = 128 + signal.SIGTERM
 
@@ -47,7 +47,7 @@ class Session:
             code = self.call(words)
             if code or self.ended:
                 return code
-        return exits.OK
+        return exit_codes.OK
 
     def call(self, words: list[str]) -> int:
         """Run one command."""
@@ -61,7 +61,7 @@ class Session:
         except BaseException as error:  # noqa: BLE001 - a command that fails does not end the shell
             code = failures.tell(error, [*self.options, *words])
         self.ended = self.ended or code == _TERMINATED
-        return code if isinstance(code, int) else exits.OK
+        return code if isinstance(code, int) else exit_codes.OK
 
     def completed(self, words: list[str], ask: bool = False) -> list[str]:
         """Words with all that goes without saying: the options of the shell, and the run, which a person may be asked for."""

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from typing import Any
 
+from everstep.cli.draw.text import cell
 from everstep.cli.shell.completing import offers
 from everstep.cli.shell.history import History, place
 from everstep.cli.shell.session import Session
-from everstep.cli.text import cell
 
 
 def _load() -> Any:

@@ -1,0 +1,1 @@
+"""What commands are given: refs, paths, times, targets, conditions."""

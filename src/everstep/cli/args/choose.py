@@ -1,0 +1,37 @@
+"""A chooser for what was not named: on a terminal a numbered list, otherwise the missing argument is named."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from everstep.cli.app import App, interactive
+from everstep.cli.args.naming import to_change
+from everstep.cli.draw.text import ago, cell, safe
+
+MANY = 20
+
+
+def run_of(app: App, store: Any, given: str | None, what: str, fits: Any) -> str:
+    """Return the run that was named, by its exact id, or the one that a person picks."""
+    if given is not None:
+        return to_change(store, given)
+    if not interactive():
+        raise click.UsageError(f"Missing argument 'RUN'. Name the run to {what}.")
+    found = [run for status in ("running", "failed", "waiting", "queued") for run in store.runs(status=status, limit=MANY) if fits(run)][
+        :MANY
+    ]
+    if not found:
+        raise click.UsageError(f"There is no run to {what}.")
+    return pick(app, found, what)
+
+
+def pick(app: App, runs: Sequence[Any], what: str) -> str:
+    """The run that a person picks from a numbered list."""
+    for number, run in enumerate(runs, 1):
+        about = f"{run.status:<10} {cell(run.workflow or '', 24):<24} {ago(run.updated_at):>12}  {cell(app.hidden(run.note) or '', 40)}"
+        app.out.say(f"{number:>3}  {safe(run.id):<20} {about}".rstrip())
+    number = click.prompt(f"Which one to {what}", type=click.IntRange(1, len(runs)), default=1, err=True)
+    return str(runs[number - 1].id)

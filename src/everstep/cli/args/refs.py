@@ -1,0 +1,112 @@
+"""Runs and checkpoints as arguments: refs that complete themselves from the store."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from everstep.cli.app import App
+from everstep.cli.draw.text import cell
+
+_MOST = 50
+
+
+class RunArgument(click.ParamType[str]):
+    """A run id. Commands that read also take a unique beginning of one, or @last: see `naming`."""
+
+    name = "run"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        return [CompletionItem(run.id, help=f"{run.status} {cell(run.workflow or '', 40)}".strip()) for run in found(ctx, incomplete)]
+
+
+class RefArgument(RunArgument):
+    """RUN, RUN@7, RUN@tag or RUN~2; for commands that read also @last."""
+
+    name = "ref"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        run, at, beginning = incomplete.partition("@")
+        if not at or not run:
+            return super().shell_complete(ctx, param, incomplete)
+        return [CompletionItem(ref) for ref in checkpoints(ctx, run) if ref.startswith(f"{run}@{beginning}")]
+
+
+class GateArgument(click.ParamType[str]):
+    """The name of a gate that the run before it waits at."""
+
+    name = "gate"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        return [CompletionItem(gate.name, help=cell(gate.ask or "", 60)) for gate in gates(ctx) if gate.name.startswith(incomplete)]
+
+
+class QueueArgument(click.ParamType[str]):
+    """The name of a queue; one that nothing waits in yet will do."""
+
+    name = "name"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        return [CompletionItem(name) for name in queues(ctx) if name.startswith(incomplete)]
+
+
+class ScheduleArgument(click.ParamType[str]):
+    """The name of a schedule."""
+
+    name = "name"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        found = schedules(ctx)
+        return [CompletionItem(one.name, help=cell(f"{one.cron} {one.workflow}", 60)) for one in found if one.name.startswith(incomplete)]
+
+
+def found(ctx: click.Context, beginning: str) -> list[Any]:
+    """Runs whose ids begin so. Completion never says what is wrong: it has nowhere to."""
+    try:
+        with _opened(ctx) as store:
+            return list(store.runs(prefix=beginning, limit=_MOST)) if beginning else list(store.runs(limit=_MOST))
+    except Exception:  # noqa: BLE001 - no store, a damaged one: there is nothing to offer
+        return []
+
+
+def checkpoints(ctx: click.Context, run: str) -> list[str]:
+    try:
+        with _opened(ctx) as store:
+            page = store.checkpoints(run, limit=_MOST)
+            return [name for one in page for name in (f"{run}@{one.number}", *(f"{run}@{tag}" for tag in one.tags))]
+    except Exception:  # noqa: BLE001 - as above
+        return []
+
+
+def gates(ctx: click.Context) -> list[Any]:
+    """The gates that the run which was named waits at."""
+    try:
+        with _opened(ctx) as store:
+            return [gate for gate in store.gates(ctx.params["run"]) if not gate.answered]
+    except Exception:  # noqa: BLE001 - as above
+        return []
+
+
+def queues(ctx: click.Context) -> list[str]:
+    try:
+        with _opened(ctx) as store:
+            return [queue.name for queue in store.queues()]
+    except Exception:  # noqa: BLE001 - as above
+        return []
+
+
+def schedules(ctx: click.Context) -> list[Any]:
+    try:
+        with _opened(ctx) as store:
+            return list(store.schedules())
+    except Exception:  # noqa: BLE001 - as above
+        return []
+
+
+def _opened(ctx: click.Context) -> Any:
+    return App(ctx.params.get("store"), False, "never", True, False, ctx.params.get("config")).open()
+
+
+RUN, REF, GATE, QUEUE, SCHEDULE = RunArgument(), RefArgument(), GateArgument(), QueueArgument(), ScheduleArgument()

@@ -1,0 +1,107 @@
+"""Draws the events of a run one under the other: when, a sign, what, and what it cost."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from everstep.cli.app import App
+from everstep.cli.draw.text import cell, duration, iso, plural, safe
+from everstep.cli.draw.values import shown
+
+_SIGNS = {
+    "run_created": ("●", "bold"), "run_forked": ("●", "bold"), "run_running": ("▶", "cyan"), "run_waiting": ("◇", "yellow"),
+    "run_succeeded": ("■", "green"), "run_failed": ("■", "red"), "run_cancelled": ("■", "dim"), "step_succeeded": ("✓", "green"),
+    "step_failed": ("✗", "red"), "step_retrying": ("↻", "yellow"), "step_started": ("…", "dim"), "checkpoint_created": ("◆", "blue"),
+    "gate_opened": ("?", "yellow"), "gate_answered": ("!", "green"), "gate_expired": ("!", "yellow"), "base_written": ("", None),
+}  # fmt: skip
+
+
+class Timeline:
+    """The timeline of one run."""
+
+    def __init__(self, app: App, store: Any, run: str):
+        self._app, self._out = app, app.out
+        self._store, self._run = store, run
+        self._forks: dict[int, list[str]] = {}
+        for fork in store.runs(parent=run, limit=1_000):
+            self._forks.setdefault(fork.parent_number or 0, []).append(fork.id)
+        self._day: str | None = None
+        self._last: int | None = None
+
+    def head(self, after: int) -> None:
+        info = self._store.get(self._run)
+        self._out.line(f"{self._out.style(info.id, 'bold')}  {self._out.status(info.status)}  {cell(info.workflow or '', 60)}".rstrip())
+        if after:
+            self._out.say(f"{plural(after, 'earlier entry', 'earlier entries')}; --all shows them")
+
+    def event(self, event: Any) -> None:
+        sign, colour = _SIGNS.get(event.name, ("·", "dim"))
+        if not sign:
+            return
+        self._attempt(event)
+        self._out.line(f"{self._out.style(self._time(event.at), 'dim')}  {self._out.style(sign, colour)} {self._said(event)}".rstrip())
+        if event.name == "checkpoint_created":
+            for fork in self._forks.get(event.data.get("number", 0), ()):
+                self._out.line(f"{' ' * len(self._time(event.at))}  └─ fork {self._out.style(fork, 'bold')}")
+
+    def _attempt(self, event: Any) -> None:
+        """Say where another process went on: one that was killed wrote nothing about it."""
+        before, self._last = self._last, event.attempt or self._last
+        if before and self._last and self._last > before and not event.name.startswith("run_"):
+            self._out.line(f"{' ' * len(self._time(event.at))}  {self._out.style('▶', 'cyan')} attempt {self._last}")
+
+    def end(self) -> None:
+        for gate in self._store.gates(self._run) if self._store.get(self._run).status == "waiting" else ():
+            if not gate.answered:
+                self._out.say(f"waits for an answer: everstep answer {self._run} {safe(gate.name)} VALUE", "yellow")
+
+    def _time(self, at: datetime) -> str:
+        """The time of day on a terminal, with the day where it changes; all of it otherwise."""
+        if not self._out.terminal:
+            return iso(at)
+        local = at.astimezone()
+        day = local.strftime("%Y-%m-%d")
+        if day != self._day:
+            self._day = day
+            self._out.line(self._out.style(day, "dim"))
+        return f"{local:%H:%M:%S}.{local.microsecond // 1000:03d}"
+
+    def _said(self, event: Any) -> str:
+        data = self._app.hidden(event.data)
+        kind, _, what = event.name.partition("_")
+        if kind == "step":
+            return self._step(what, data)
+        if kind == "checkpoint":
+            return self._checkpoint(data)
+        if kind == "gate":
+            return self._gate(what, data)
+        rest = ", ".join(f"{name} {shown(value, 100)}" for name, value in data.items() if value not in (None, "", [], {}))
+        words = (what if kind == "run" else event.name).replace("_", " ")
+        return f"{words}  {self._out.style(rest, 'dim')}".rstrip()
+
+    def _step(self, what: str, data: dict[str, Any]) -> str:
+        parts = [cell(str(data.get("step", "")), 60)]
+        if what != "succeeded":
+            parts.append(what)
+        if data.get("attempt", 1) > 1 or what == "retrying":
+            parts.append(f"attempt {data['attempt']}")
+        parts += [duration(data["seconds"])] if "seconds" in data else []
+        parts += [f"{data['tokens']:,} tokens"] if data.get("tokens") else []
+        parts += [f"${data['cost']:,.4f}"] if data.get("cost") else []
+        error = data.get("error")
+        if error:
+            parts.append(self._out.style(cell(f"{error.get('type')}: {error.get('message')}", 200), "red"))
+        return "  ".join(parts)
+
+    def _checkpoint(self, data: dict[str, Any]) -> str:
+        parts = [f"checkpoint @{data.get('number')}", str(data.get("kind", "")) if data.get("kind") != "manual" else ""]
+        parts += [cell(", ".join(data.get("tags") or ()), 60), cell(data.get("note") or "", 200)]
+        return "  ".join(part for part in parts if part)
+
+    def _gate(self, what: str, data: dict[str, Any]) -> str:
+        name = cell(str(data.get("gate", "")), 60)
+        if what == "opened":
+            return f"gate {name}: {cell(data.get('ask') or '', 200)}"
+        by = f" by {cell(data['by'], 60)}" if data.get("by") else ""
+        return f"gate {name} {what}{by}: {shown(data.get('value'), 200)}"

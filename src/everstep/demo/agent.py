@@ -1,0 +1,112 @@
+"""The research agent of the demo: a workflow that asks a model, reads notes, decides and writes, with a checkpoint after each step.
+
+An ordinary program over the public names of Everstep. It knows nothing of being killed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+import everstep
+from everstep.demo import corpus, model
+
+QUESTION = "What should an island of 300 homes build in place of its diesel engine?"
+WISH = "a steady supply"
+DECISION = "before-decision"
+HOMES, KILOWATT_HOURS = 300, 3_200
+TOOL_SECONDS = 0.12
+
+
+@everstep.step(kind="llm")
+def plan(messages: model.Messages) -> str:
+    return think(messages)
+
+
+@everstep.step(kind="llm")
+def judge(messages: model.Messages) -> str:
+    return think(messages)
+
+
+@everstep.step(kind="llm")
+def decide(messages: model.Messages) -> str:
+    return think(messages)
+
+
+@everstep.step(kind="llm")
+def write(messages: model.Messages) -> str:
+    return think(messages)
+
+
+@everstep.step(kind="tool")
+def search(words: str) -> str:
+    time.sleep(TOOL_SECONDS)
+    return corpus.find(words)
+
+
+@everstep.step(kind="tool")
+def bill(finding: str) -> str:
+    time.sleep(TOOL_SECONDS)
+    found = model.FINDING.fullmatch(finding)
+    cents = int(found["cents"]) if found else 0
+    return f"${HOMES * KILOWATT_HOURS * cents // 100:,} a year"
+
+
+@everstep.workflow
+def research(question: str, wish: str) -> str:
+    """Looks into each option, decides by the wish, and writes the answer."""
+    everstep.current().state.update(question=question, wish=wish, messages=[], findings={})
+    hear("system", corpus.INSTRUCTIONS)
+    hear("user", question)
+    options = ask(plan, f"Compare: {', '.join(corpus.NOTES)}")
+    save(options)
+    for option in options.split(", "):
+        look_into(option)
+    save("all that a decision needs is known", tags=[DECISION])
+    return conclude()
+
+
+def look_into(option: str) -> None:
+    note = search(option)
+    hear("tool", note)
+    save(f"a note of {len(note.split())} words on the {option}")
+    finding = ask(judge, f"Judge: {option}")
+    everstep.current().state["findings"][option] = finding
+    save(finding)
+
+
+def conclude() -> str:
+    """From the decision to the answer. The state may be that of a fork, with another wish."""
+    state = everstep.current().state
+    decision = ask(decide, f"Decide: {state['wish']}")
+    state["choice"] = decision.partition(",")[0]
+    save(decision)
+    state["bill"] = bill(state["findings"][state["choice"]])
+    hear("tool", state["bill"])
+    save(state["bill"])
+    state["answer"] = ask(write, f"Write: {state['choice']}")
+    save(state["answer"])
+    return str(state["answer"])
+
+
+def think(messages: model.Messages) -> str:
+    """One call of the model, inside of a step: what it costs is recorded with the step."""
+    reply = model.complete(messages)
+    everstep.current().usage(tokens=reply.tokens, cost=reply.cost)
+    return reply.text
+
+
+def ask(step: Callable[[model.Messages], str], prompt: str) -> str:
+    """A turn of the conversation. A reply that was recorded is not paid for again."""
+    hear("user", prompt)
+    reply = step(everstep.current().state["messages"])
+    hear("model", reply)
+    return reply
+
+
+def hear(role: str, text: str) -> None:
+    everstep.current().state["messages"].append({"role": role, "text": text})
+
+
+def save(note: str, tags: Sequence[str] = ()) -> None:
+    everstep.current().checkpoint(note=note, tags=tags)
