@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from everstep.testing.faults.shim import why_not
+from harness.faults.kills.shim import why_not
 
 
 def shim_or_skip() -> None:

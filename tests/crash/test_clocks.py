@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from shim_helpers import shim_or_skip
 
-from everstep.testing.faults import clocks
+from harness.faults.machine import clocks
 
 
 def test_order_does_not_depend_on_a_clock(memory_folder: Path) -> None:

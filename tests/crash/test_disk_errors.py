@@ -18,7 +18,7 @@ from everstep.backends.sqlite.files.create import discard, remove_unfinished, un
 from everstep.backends.sqlite.leases import WorkerLocks
 from everstep.errors import LeaseHeld, StoreError, StoreFailed, StoreFull
 from everstep.runtime.engine.leases import Keeper
-from everstep.testing.faults import errors, full
+from harness.faults.disk import errors, full
 
 PARTS = 3
 

@@ -1,4 +1,4 @@
-"""`python -m everstep.testing.faults`: what it prints, what it writes, and when it says that all is well."""
+"""`python -m harness.faults`: what it prints, what it writes, and when it says that all is well."""
 
 import os
 import subprocess
@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import everstep
-from everstep.testing.faults import __main__ as command
-from everstep.testing.faults import peers, report
-from everstep.testing.faults.count import Count
+from harness.faults import __main__ as command
+from harness.faults import peers, report
+from harness.faults.count import Count
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def harness(monkeypatch: pytest.MonkeyPatch) -> Any:
                 return what
 
             module.run = run  # type: ignore[attr-defined]
-            monkeypatch.setitem(sys.modules, f"everstep.testing.faults.{name}", module)
+            monkeypatch.setitem(sys.modules, f"harness.faults.{name}", module)
         for where in (report, command):
             monkeypatch.setattr(where, "HARNESSES", tuple(made))
 
@@ -108,7 +108,7 @@ def test_without_deep_nothing_is_written_unless_asked_for(harness: Any, tmp_path
 
 def test_every_harness_is_there_and_every_peer_stands_beside_one() -> None:
     for name in report.HARNESSES:
-        module = __import__(f"everstep.testing.faults.{name}", fromlist=["run"])
+        module = __import__(f"harness.faults.{name}", fromlist=["run"])
         assert callable(module.run)
         assert callable(module.canary)
         assert module.__doc__
@@ -118,7 +118,7 @@ def test_every_harness_is_there_and_every_peer_stands_beside_one() -> None:
 def test_the_command_runs(tmp_path: Path) -> None:
     paths = [str(Path(everstep.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
-    arguments = [sys.executable, "-m", "everstep.testing.faults", "--only", "writers", "--seed", "3"]
+    arguments = [sys.executable, "-m", "harness.faults", "--only", "writers", "--seed", "3"]
     done = subprocess.run(arguments, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.startswith("seed 3, short\n")

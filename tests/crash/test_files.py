@@ -13,11 +13,11 @@ import everstep
 from everstep.backends.contract.core import Query
 from everstep.errors import DamagedRun
 from everstep.records import RunRow
-from everstep.testing.faults import files, sample
-from everstep.testing.faults.bench import Bench, put
-from everstep.testing.faults.careless import Wrapper
-from everstep.testing.faults.reads import DETECTED, SAME, WRONG
-from everstep.testing.faults.rows import KEYS, row_damage, row_damages
+from harness.faults.broken_backends import Wrapper
+from harness.faults.damage import files, sample
+from harness.faults.damage.reads import DETECTED, SAME, WRONG
+from harness.faults.damage.rows import KEYS, row_damage, row_damages
+from harness.faults.damage.trial import Bench, put
 
 
 @pytest.fixture(scope="module")

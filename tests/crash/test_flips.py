@@ -9,10 +9,10 @@ import pytest
 
 import everstep
 from everstep.errors import Damaged, NotFound
-from everstep.testing.faults import flips, pool, sample
-from everstep.testing.faults.bench import Bench, put
-from everstep.testing.faults.count import Count
-from everstep.testing.faults.reads import DETECTED, MISSING, SAME, WRONG, compare, reads_of
+from harness.faults.count import Count
+from harness.faults.damage import flips, pool, sample
+from harness.faults.damage.reads import DETECTED, MISSING, SAME, WRONG, compare, reads_of
+from harness.faults.damage.trial import Bench, put
 
 
 @pytest.fixture(scope="module")

@@ -1,11 +1,11 @@
-"""Bytes and files from an enemy: some cases of each group, with the canaries. `python -m everstep.testing.faults --deep` does them all."""
+"""Bytes and files from an enemy: some cases of each group, with the canaries. `python -m harness.faults --deep` does them all."""
 
 from pathlib import Path
 
 import pytest
 
-from everstep.testing.faults import hostile
-from everstep.testing.faults.count import Count
+from harness.faults.count import Count
+from harness.faults.hostile import hostile
 
 
 @pytest.mark.parametrize("part", range(3))

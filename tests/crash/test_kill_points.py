@@ -13,13 +13,13 @@ import pytest
 from shim_helpers import shim_or_skip
 
 import everstep
-from everstep.testing.faults import kills
-from everstep.testing.faults.crashes import Scenario, Stage
-from everstep.testing.faults.log import Entry, Log, read_log
-from everstep.testing.faults.shim import build, why_not
-from everstep.testing.faults.sweep import some
-from everstep.testing.faults.verdict import judge, leftovers, look
-from everstep.testing.faults.workload import Workload
+from harness.faults.kills import kills
+from harness.faults.kills.crashes import Scenario, Stage
+from harness.faults.kills.shim import build, why_not
+from harness.faults.kills.sweep import some
+from harness.faults.log import Entry, Log, read_log
+from harness.faults.verdict import judge, leftovers, look
+from harness.faults.workload import Workload
 
 PARTS = 3
 
@@ -30,7 +30,7 @@ def under_shim(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
     begin = f"""
 import os, sys
 from pathlib import Path
-from everstep.testing.faults.shim import Fault, Shim, CHANGES, NEEDS_SPACE, READ
+from harness.faults.kills.shim import Fault, Shim, CHANGES, NEEDS_SPACE, READ
 folder = Path({str(folder)!r})
 shim = Shim()
 def arm(*fault, **more): shim.arm(folder, Fault(*fault, **more))

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from everstep.testing.faults import machine
-from everstep.testing.faults.count import Count
+from harness.faults.count import Count
+from harness.faults.machine import machine
 
 
 @pytest.mark.parametrize("seed", [0, 1000])

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from everstep.testing.faults import memory
-from everstep.testing.faults.actor import Actor
-from everstep.testing.faults.count import Count
+from harness.faults.actor import Actor
+from harness.faults.count import Count
+from harness.faults.memory import memory
 
 MB = 1 << 20
 

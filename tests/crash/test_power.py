@@ -7,9 +7,9 @@ import apsw
 import pytest
 
 import everstep
-from everstep.testing.faults import power
-from everstep.testing.faults.power_disk import FATES, Disk, State
-from everstep.testing.faults.power_vfs import Op, Recorder
+from harness.faults.disk import power
+from harness.faults.disk.power_disk import FATES, Disk, State
+from harness.faults.disk.power_vfs import Op, Recorder
 
 
 def write(at: int, data: bytes, file: int = 1) -> Op:

@@ -10,9 +10,9 @@ import pytest
 
 import everstep
 from everstep.errors import Damaged, DamagedRun
-from everstep.testing.faults import ages, stale
-from everstep.testing.faults.bench import Bench, put
-from everstep.testing.faults.reads import WRONG
+from harness.faults.damage import ages, stale
+from harness.faults.damage.reads import WRONG
+from harness.faults.damage.trial import Bench, put
 
 
 @pytest.fixture(scope="module")

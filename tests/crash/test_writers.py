@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from everstep.testing.faults import beside, takeovers, writers
+from harness.faults.kills import takeovers, writers
+from harness.faults.machine import upkeep_race
 
 
 def test_two_processes_lose_no_update_and_write_one_history(memory_folder: Path) -> None:
@@ -18,5 +19,5 @@ def test_a_worker_that_wakes_after_a_take_over_writes_nothing(memory_folder: Pat
 
 
 def test_gc_beside_live_writers_frees_nothing_that_is_reachable(memory_folder: Path) -> None:
-    count = beside.run(memory_folder, deep=False)
+    count = upkeep_race.run(memory_folder, deep=False)
     assert count.ok, str(count)

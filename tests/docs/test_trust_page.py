@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from everstep.testing.faults.report import COLUMNS, HARNESSES, _paragraphs
+from harness.faults.report import COLUMNS, HARNESSES, _paragraphs
 
 PAGE = (Path(__file__).parents[2] / "docs" / "trust.md").read_text(encoding="utf-8")
 
@@ -26,7 +26,7 @@ def test_there_is_a_row_for_each_harness_and_none_of_anything_else() -> None:
 
 @pytest.mark.parametrize("name", HARNESSES)
 def test_what_a_harness_does_stands_there_in_its_own_words(name: str) -> None:
-    module = import_module(f"everstep.testing.faults.{name}")
+    module = import_module(f"harness.faults.{HARNESSES[name]}")
     assert f"### {name}\n\n{_paragraphs(module.__doc__ or '')}" in PAGE
 
 

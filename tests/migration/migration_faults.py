@@ -18,7 +18,7 @@ from migration_helpers import FROZEN, Frozen, ask
 from everstep.backends.sqlite.backend import SqliteBackend
 from everstep.backends.sqlite.files import format as sqlite_format
 from everstep.errors import EverstepError
-from everstep.testing.faults.shim import NEEDS_SPACE, Fault, Shim
+from harness.faults.kills.shim import NEEDS_SPACE, Fault, Shim
 
 FINE, REFUSED, WRONG = 0, 3, 4
 

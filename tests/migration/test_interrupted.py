@@ -19,7 +19,7 @@ from shim_helpers import shim_or_skip
 from everstep.backends.sqlite.backend import SqliteBackend
 from everstep.backends.sqlite.files import format as sqlite_format
 from everstep.errors import StoreError, StoreFull
-from everstep.testing.faults import shim
+from harness.faults.kills import shim
 
 KILLED = """
 original, point, statements = sqlite_format.migrate, sys.argv[2], 0

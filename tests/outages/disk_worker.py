@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from everstep.cli.main import main
-from everstep.testing.faults.shim import CHANGES, READ, Fault, Shim
+from harness.faults.kills.shim import CHANGES, READ, Fault, Shim
 
 
 def heal(shim: Shim, seconds: float) -> None:

@@ -6,7 +6,7 @@ import socket
 import threading
 from pathlib import Path
 
-from everstep.testing.workers.wire import Wire
+from harness.workers.wire import Wire
 
 
 class Outage(Wire):

@@ -16,7 +16,7 @@ from shim_helpers import shim_or_skip
 
 import everstep
 from everstep.errors import StoreFull
-from everstep.testing.faults.shim import build
+from harness.faults.kills.shim import build
 
 DEEP = bool(os.environ.get("EVERSTEP_DEEP"))
 FLOWS = """

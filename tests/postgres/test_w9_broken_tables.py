@@ -13,8 +13,8 @@ import everstep
 from everstep.backends.postgres import feed
 from everstep.backends.postgres.connections.readers import Readers
 from everstep.errors import EverstepError, Suspended
-from everstep.testing.faults.uses import uses
 from everstep.testing.postgres import Server
+from harness.faults.machine.api_calls import uses
 
 DEEP = bool(os.environ.get("EVERSTEP_DEEP"))
 SINGLE = ["format", "counters", "feed_end", "manifest"]

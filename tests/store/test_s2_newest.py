@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import everstep
-from everstep.testing.faults.careless import Wrapper
+from harness.faults.broken_backends import Wrapper
 
 
 class _SavesMeanwhile(Wrapper):

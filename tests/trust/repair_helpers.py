@@ -14,9 +14,9 @@ from everstep.backends.contract.queues import Task
 from everstep.errors import Damaged, EverstepError, NotFound
 from everstep.store.repair.report import Repaired
 from everstep.store.retention.retention import Retention
-from everstep.testing.faults.workload import eager
 from everstep.testing.queued import beginning, ending, enqueue, take
 from everstep.testing.rows import new_worker
+from harness.faults.workload import eager
 
 SUFFIXES = ("", "-wal", "-seen")
 

@@ -13,8 +13,8 @@ from repair_helpers import Judge, Truth, fill
 import everstep
 from everstep.errors import Damaged, InvalidArgument, NewerFormat, NotAStore
 from everstep.store.verify.report import Depth, Report
-from everstep.testing.faults.workload import eager
 from everstep.testing.postgres import Server
+from harness.faults.workload import eager
 
 LABELS = {
     ("feed_end", "position"),  # a larger one leaves a gap, as deleted runs do

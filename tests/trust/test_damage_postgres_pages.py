@@ -11,8 +11,8 @@ from repair_helpers import Judge, Truth, fill
 
 import everstep
 from everstep.errors import Damaged
-from everstep.testing.faults.workload import eager
 from everstep.testing.postgres import Server
+from harness.faults.workload import eager
 
 PAGE = 8192
 

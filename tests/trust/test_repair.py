@@ -14,7 +14,7 @@ from repair_helpers import Judge, Truth, copy, fill, make, report, text
 import everstep
 from everstep.errors import InvalidArgument, NewerFormat, NotAStore, PrunedCheckpoint, StoreError
 from everstep.store.repair.report import Loss, Repaired
-from everstep.testing.faults.workload import eager
+from harness.faults.workload import eager
 
 
 @pytest.fixture(scope="module")

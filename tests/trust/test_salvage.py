@@ -14,7 +14,7 @@ from everstep.backends.sqlite.backend import SqliteBackend
 from everstep.errors import Damaged, DamagedChunk, DamagedRecord, DamagedRun, NotFound
 from everstep.store.repair import salvage
 from everstep.store.retention.retention import Retention
-from everstep.testing.faults.workload import eager
+from harness.faults.workload import eager
 
 COUNT = 20
 

@@ -10,7 +10,7 @@ import everstep
 from everstep.backends.contract.core import Query
 from everstep.errors import Damaged, DamagedRun
 from everstep.records import Record, RunRow
-from everstep.testing.faults.careless import Wrapper
+from harness.faults.broken_backends import Wrapper
 
 
 def test_records_that_go_in_a_circle_are_no_endless_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,8 +15,8 @@ import everstep
 from everstep.errors import WorkerDied
 from everstep.records import Kind
 from everstep.store.journal.entries import said_in
-from everstep.testing.faults.actor import Actor, ActorDied
 from everstep.testing.waiting import until
+from harness.faults.actor import Actor, ActorDied
 
 Start = Callable[..., Hand]
 

@@ -1,6 +1,6 @@
 """Workers that are killed, servers that are restarted and wires that are cut while runs are driven: every run ends once, nothing finished runs again.
 
-In full: `python -m everstep.testing.workers --deep`.
+In full: `python -m harness.workers --deep`.
 """
 
 import os
@@ -14,8 +14,8 @@ from worker_helpers import Notes, Working
 import everstep
 from everstep.testing.postgres import Server
 from everstep.testing.waiting import until
-from everstep.testing.workers import __main__ as command
-from everstep.testing.workers import judge, scenes
+from harness.workers import __main__ as command
+from harness.workers import judge, scenes
 
 
 @pytest.mark.parametrize("name", ["kills on SQLite", "kills on PostgreSQL", "cuts"])

@@ -13,7 +13,7 @@ from worker_helpers import Notes
 
 import everstep
 from everstep.errors import EverstepError, LeaseHeld
-from everstep.testing.faults.actor import Actor
+from harness.faults.actor import Actor
 
 PROCESSES, THREADS = 10, 10
 

@@ -16,9 +16,9 @@ import everstep
 from everstep.errors import WorkerDied
 from everstep.queues import worker
 from everstep.runtime.engine import leases
-from everstep.testing.faults import takeovers
 from everstep.testing.postgres import Server
 from everstep.testing.waiting import PATIENCE, until
+from harness.faults.kills import takeovers
 
 Start = Callable[..., Hand]
 

@@ -9,8 +9,8 @@ from typing import Any
 import worker_programs
 
 import everstep
-from everstep.testing.faults.actor import Actor
 from everstep.testing.waiting import PATIENCE
+from harness.faults.actor import Actor
 
 
 class Notes:

@@ -1,0 +1,92 @@
+"""Programs on stores that break a promise on purpose. A harness that does not catch them proves nothing. For canaries only."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import everstep
+from everstep.backends.contract.core import Commit
+from everstep.backends.sqlite.transaction import Transaction
+from everstep.errors import StoreFailed, StoreFull
+from harness.faults.disk.retrying_program import Patient
+from harness.faults.workload import Workload
+
+
+class Hasty(Workload):
+    """Its store says that a commit of an open run is done, and does it before the next one."""
+
+    def open(self) -> everstep.Store:
+        store = super().open()
+        backend: Any = store.backend
+        commit, late = backend.commit, list[Commit]()
+
+        def commit_later(asked: Commit) -> None:
+            while late:
+                commit(late.pop())
+            if asked.run.worker is None or asked.was is None:
+                commit(asked)
+            else:
+                late.append(asked)
+
+        backend.commit = commit_later
+        return store
+
+
+class Twofold(Workload):
+    """Its store writes the manifest in a transaction of its own, after that of the commit."""
+
+    def open(self) -> everstep.Store:
+        flush, commit = Transaction.flush, Transaction.commit
+
+        def flush_rows(self: Transaction) -> None:
+            touched, self.touched = self.touched, False
+            flush(self)
+            self.touched = touched
+
+        def commit_twice(self: Transaction) -> None:
+            commit(self)
+            if self.touched:
+                self.connection.execute("BEGIN IMMEDIATE")
+                flush(self)
+                commit(self)
+
+        Transaction.flush, Transaction.commit = flush_rows, commit_twice  # type: ignore[method-assign]
+        self.open = super().open  # type: ignore[method-assign]
+        return self.open()
+
+
+class Optimist(Patient):
+    """Its store takes a full disk for a success."""
+
+    def open(self) -> everstep.Store:
+        store = super().open()
+        backend: Any = store.backend
+        commit = backend.commit
+
+        def commit_somehow(asked: Commit) -> None:
+            try:
+                commit(asked)
+            except StoreFull:
+                return
+
+        backend.commit = commit_somehow
+        return store
+
+
+class Liar(Patient):
+    """Its store says "not written" where it does not know."""
+
+    def open(self) -> everstep.Store:
+        store = super().open()
+        backend: Any = store.backend
+        commit = backend.commit
+
+        def commit_and_deny(asked: Commit) -> None:
+            try:
+                commit(asked)
+            except StoreFailed as error:
+                error.written = "no"
+                raise
+
+        backend.commit = commit_and_deny
+        return store

@@ -1,0 +1,1 @@
+"""Files, rows and bits that are changed behind a store's back."""

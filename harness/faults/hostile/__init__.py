@@ -1,0 +1,1 @@
+"""Files and values that an enemy made."""

@@ -1,0 +1,1 @@
+"""Random histories against a model in plain dicts."""

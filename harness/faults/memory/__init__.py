@@ -1,0 +1,1 @@
+"""Processes that run out of memory."""

@@ -1,0 +1,145 @@
+"""Too little memory: processes that may use a few megabytes more than they have save, record steps and fork, or load and verify.
+
+The cap (RLIMIT_AS) is put at many heights, so that the allocation that fails is another one each time. Each call works or raises; what was
+acknowledged is there afterwards, unchanged, and the same process goes on when there is memory again, or says that the store is closed. The
+C encoder ends the process when it finds no memory for its output; such ends are counted, and are judged like any kill. The interpreter
+itself stands still where it finds no memory for an integer while it looks for who handles an error (CPython tries again until there is
+some): who says nothing for a while is given memory from outside, and must go on then. The canary is a program that says "saved" before it
+saves. `allocations` lets single allocations fail, too. Relies on `actor` for processes.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import random
+import resource
+import shutil
+from collections.abc import Iterator
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import everstep
+from harness.faults.actor import Actor, ActorDied
+from harness.faults.count import Count, Progress
+from harness.faults.memory import allocations
+from harness.faults.memory.low_memory import ENCODER_ENDS, KB, Acts, Told, prepare, settle
+
+MOST_SPARE = 6 * KB * KB
+TURNS = 16
+QUIET = 10.0  # seconds
+
+
+def run(folder: Path, *, deep: bool, seed: int = 0, progress: Progress = None) -> Count:
+    """8 caps for one who writes and 8 for one who reads, 3 allocations of each act; deep: 300 each."""
+    count = Count("memory runs out")
+    ended = 0
+    with count.timed():
+        known = prepare(folder / "prepared.db")
+        for play in (write, read):
+            for spare in _caps(300 if deep else 8, seed):
+                ended += _one(folder, play, spare, known, count)
+                if progress is not None:
+                    progress(count)
+        if allocations.available():
+            allocations.sweep(folder, 300 if deep else 3, seed, known, count, progress)
+        else:
+            count.harness += " (single allocations not tried: there is no C compiler)"
+        count.tell_canary("said to be saved before it was", canary(folder / "canary"))
+    count.harness += f" ({ended} caps ended the process in the encoder)"
+    return count
+
+
+def canary(folder: Path) -> bool:
+    """Whether it shows when what is said to be saved is not."""
+    broken = Count("canary")
+    folder.mkdir()
+    known = prepare(folder / "prepared.db")
+    for spare in _caps(12, 0):
+        _one(folder, write_too_late, spare, known, broken)
+        if broken.lost:
+            return True
+    return False
+
+
+def _caps(times: int, seed: int) -> Iterator[int]:
+    """Heights from nothing to where most works, none of them twice."""
+    rng = random.Random(seed)  # noqa: S311
+    step = MOST_SPARE // times
+    for i in range(times):
+        yield i * step + rng.randrange(step)
+
+
+def _one(folder: Path, play: object, spare: int, known: dict[str, list[int]], count: Count) -> bool:
+    """One process under one cap; True if it was ended by it."""
+    told: list[Told] = []
+    ended = False
+    path = folder / "work" / "s.db"
+    path.parent.mkdir()
+    shutil.copy(folder / "prepared.db", path)
+    with Actor(play, path, spare) as actor:  # type: ignore[arg-type]
+        try:
+            while (said := _hear(actor)) is not None:
+                told.append(said)
+        except ActorDied as error:
+            ended = actor.ended() in ENCODER_ENDS
+            if not ended:
+                count.note(f"cap {spare}: {error} after {told[-1] if told else 'nothing'}")
+    settle(f"cap {spare}", path, told, ended, known, count)
+    return ended
+
+
+def _hear(actor: Actor) -> Told | None:
+    """The next thing that a process says, with its memory back if it stands still without."""
+    if actor.silent(QUIET):
+        hard = resource.prlimit(actor.pid, resource.RLIMIT_AS)[1]
+        resource.prlimit(actor.pid, resource.RLIMIT_AS, (hard, hard))
+    said: Told | None = actor.hear()
+    return said
+
+
+def write(pipe: Connection, path: Path, spare: int, early: bool = False) -> None:
+    """Do all that a program does, with `spare` bytes more than are in use, then with enough again."""
+    acts = _begin(pipe, path, spare, early)
+    for turn in range(TURNS):
+        acts.save(turn)
+        acts.step(turn)
+        if turn % 4 == 1:
+            acts.fork(turn)
+    acts.open(path)
+    _end(acts, pipe)
+
+
+def write_too_late(pipe: Connection, path: Path, spare: int) -> None:
+    write(pipe, path, spare, early=True)
+
+
+def read(pipe: Connection, path: Path, spare: int) -> None:
+    """Load and verify likewise."""
+    acts = _begin(pipe, path, spare)
+    for turn in range(TURNS):
+        acts.load(turn)
+    acts.verify()
+    _end(acts, pipe)
+
+
+def _begin(pipe: Connection, path: Path, spare: int, early: bool = False) -> Acts:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # the encoder says a lot about its end,
+    os.environ["RUST_BACKTRACE"] = "0"  # and would hang while it looks for more to say
+    acts = Acts(everstep.open(path), pipe, early)
+    gc.collect()
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+    acts.limits = (pages * resource.getpagesize() + spare, hard), (hard, hard)
+    resource.setrlimit(resource.RLIMIT_AS, acts.limits[0])
+    return acts
+
+
+def _end(acts: Acts, pipe: Connection) -> None:
+    if acts.limits is not None:
+        resource.setrlimit(resource.RLIMIT_AS, acts.limits[1])
+        acts.limits = None
+    acts.save(TURNS)
+    acts.leave()
+    acts.close()
+    pipe.send(None)
