@@ -1,6 +1,6 @@
 """An agent as a program sees it: `AgentLoop` says what it thinks with and what it can do, and drives it in a run.
 
-The turns themselves are in `agent_turns`, what an agent is made of in `agent_state`, what it can decide in `decision`. An agent that was
+The turns themselves are in `turns`, what an agent is made of in `state`, what it can decide in `decision`. An agent that was
 killed anywhere goes on from its last turn: finished steps are not paid for again. Nothing here reads or writes but through a run.
 """
 

@@ -1,4 +1,5 @@
-"""Where bytes are kept. `base` is the contract, `memory` its plainest reading, `url` the way from an address to a backend.
+"""Where bytes are kept. `contract` says what a backend does; `memory`, `sqlite` and `postgres` are
+backends; `registry` finds the one for an address.
 
 Nothing is imported here: a program that uses one backend loads one.
 """

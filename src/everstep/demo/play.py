@@ -1,6 +1,6 @@
 """The demo itself, in five acts: an agent works and is killed, a new process goes on, the answer is compared, another decision, the bytes.
 
-Every figure that is said was measured: it comes from the store or from a worker's report. `voice` says it.
+Every figure that is said was measured: it comes from the store or from a worker's report. `talk` says it.
 """
 
 from __future__ import annotations

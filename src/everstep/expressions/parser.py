@@ -7,7 +7,7 @@
     functions   : len(x), default(x, y), json(text), lines(text)
 
 No arithmetic, no attributes of objects beyond their fields, no calls but these four: an expression reads what the run knows, always ends, and means
-the same on each replay. Relies on `operations` for what is done with values; no eval. An error is an `ExpressionError`; who knows the line puts it to it.
+the same on each replay. Relies on `values` for what is done with values; no eval. An error is an `ExpressionError`; who knows the line puts it to it.
 """
 
 from __future__ import annotations

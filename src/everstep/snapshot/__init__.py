@@ -1,5 +1,5 @@
 """From a live state to deltas and trees of chunks, and back. No I/O.
 
-`tracked` notices changes, `shadow` finds them in what cannot be tracked, `collect` turns both into a delta, `delta` applies
+`tracked` notices changes, `untracked` finds them in what cannot be tracked, `delta_builder` turns both into a delta, `delta` applies
 and computes deltas, `tree` builds and reads bases, `view` reads them lazily, `diff` shows changes to people.
 """

@@ -1,6 +1,6 @@
 """Gathers what changed in a live state since the last checkpoint into a delta, and takes over what has become its own.
 
-Relies on the bookkeeping of `tracked` and on `shadow` for plain parts, and on nobody changing the state while it looks. If the
+Relies on the bookkeeping of `tracked` and on `untracked` for plain parts, and on nobody changing the state while it looks. If the
 delta then isn't stored, `forget` makes the next one a full one. No I/O.
 """
 

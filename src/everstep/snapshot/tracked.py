@@ -2,12 +2,12 @@
 
 What the program sees through its own references is what gets saved. So a plain object put into a tracked container
 stays the very object that it was (a *plain part*, compared by its bytes at each checkpoint) until nobody else refers to it;
-then `collect` replaces it by a tracked one. Each container knows its parents, so that a change rises to the root once
+then `delta_builder` replaces it by a tracked one. Each container knows its parents, so that a change rises to the root once
 for each checkpoint, and what has changed since the last one: a dict by key, a list as a table of pieces kept or new.
 
 A write can go past the methods: C code such as heapq does so, and so does `dict.__setitem__(state, ...)`. Therefore each container
 has a *guard*, a plain copy that holds what its methods know. Deltas are made from guards alone, so they always add up. Every
-way to get a list out of a container marks it as `seen`, and `collect` compares seen lists with their guards at each checkpoint. All
+way to get a list out of a container marks it as `seen`, and `delta_builder` compares seen lists with their guards at each checkpoint. All
 other containers are compared now and then, and whenever a base would encode them: see `collect.overlooked`.
 Reading a plain value from a tracked dict costs one Python call; nothing else is slower than it must be.
 """

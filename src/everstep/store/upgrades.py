@@ -1,6 +1,6 @@
 """A dry run of type versions over a whole store: what a load would upgrade here, leave unknown, or refuse.
 
-Relies on `reading` and `journal` for stored values with their objects still neutral, and on `codec.kinds` for what this program has
+Relies on `load` and `journal.entries` for stored values with their objects still neutral, and on `codec.kinds` for what this program has
 registered. Calls the program's own upgrade functions on values that were just read. Never writes, and never stops at one bad run.
 """
 

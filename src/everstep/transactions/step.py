@@ -2,7 +2,7 @@
 
 In the store's own database (`transactional=True`, PostgreSQL) the record is the last statement of the function's transaction. In any other
 database, a row with the result is committed with the function's statements; the record follows, and where it is missing, the next
-attempt takes the result from the row. Decides nothing about retries: `steps` does.
+attempt takes the result from the row. Decides nothing about retries: `runtime.steps` does.
 """
 
 from __future__ import annotations

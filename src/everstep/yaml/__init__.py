@@ -1,9 +1,9 @@
 """YAML workflows: `load` makes a workflow of a document, which `store.start` and `store.resume` take like any other.
 
-    nodes, value                           from text to values that know their line; the language is in runtime.expression
+    nodes, value                           from text to values that know their line; the language is in `everstep.expressions`
     step, action, plan, document           what a workflow says, checked without running or importing anything
-    target, walk, scope, calls             running it: the callables, the way, what is seen on it, the calls
-    together, shell                        several at the same time; commands
+    target, interpreter, scope, invoke     running it: the callables, the order, what expressions see, the calls
+    parallel, shell                        several at the same time; commands
     compatible                             whether a run of an older document can go on
 
 Needs PyYAML: `pip install 'everstep[yaml]'`.

@@ -92,7 +92,7 @@ class _Line:
         task.begun = True
         try:
             task.result = task.do()
-        except BaseException as error:  # noqa: BLE001 -- raised by `together`, in the thread that drives the run
+        except BaseException as error:  # noqa: BLE001 -- raised by `parallel`, in the thread that drives the run
             task.error = error
             self.stopped |= not isinstance(error, Waiting)
 

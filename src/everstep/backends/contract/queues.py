@@ -1,4 +1,4 @@
-"""The part of a backend's contract that has runs wait in queues and gives them to workers. The docstrings are the contract, as in `base`.
+"""The part of a backend's contract that has runs wait in queues and gives them to workers. The docstrings are the contract, as in `core`.
 
 A run that was enqueued has a place in its queue until it has ended. What was asked for stands in the first record of the run, and what it
 waits for in its letters; a place only says the same once more, so that a worker finds the next run at once, however many have ended.

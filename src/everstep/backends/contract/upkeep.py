@@ -1,7 +1,7 @@
 """The part of a backend's contract that keeps a store small and tells of its past: pruning, sweeping, tombstones, facts.
 
 Nothing here needs a lease or keeps readers out. Each call is one short transaction: who has much to do calls often, so that writers
-never wait long. The docstrings are the contract, as in `base`.
+never wait long. The docstrings are the contract, as in `core`.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Upkeep(Protocol):
         """Tombstones by place, those beyond a place."""
 
     def forget(self, block: int, before: int) -> int:
-        """Drop the tombstones of a block that are older than a time (µs); its fact keeps their places (`forgotten`). Gives how many went."""
+        """Drop the tombstones of a block that are older than a time (µs); its fact keeps their places (`deleted_places`). Gives how many went."""
 
     def fact(self, name: str) -> str | None:
         """What the store was told to remember under a name: when it was last verified, what is to be kept."""

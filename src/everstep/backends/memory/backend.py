@@ -1,4 +1,4 @@
-"""The contract of `base`, read in the plainest way: dictionaries under one lock. The reference for other backends.
+"""The contract in its plainest form: dictionaries under one lock. The reference for other backends.
 
 Nothing survives the process. A fresh store for each open, or one shared by name within the process. A lease
 is dead when its worker's store was closed or its time has ended. It hands out copies and keeps copies, so that nobody

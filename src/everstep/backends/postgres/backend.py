@@ -1,16 +1,16 @@
 """A store in a PostgreSQL database, for any number of machines.
 
-    postgres_format       the tables, and how they are made; sql/functions.sql says what each write does, in one round trip
-    postgres_connections  the address, timeouts, the encoding; postgres_readers has the connections that reads share
-    postgres_diagnosis    which table is to blame when a statement failed
-    postgres_writer       group commit, and what becomes of a commit whose connection was lost; postgres_commit makes the call
-    postgres_leases       who may write a run, by the server's clock
-    postgres_queues       what workers take, what waits, and how a change is noticed
-    postgres_listing      lists by any filter
-    postgres_feed         the records of all runs in the order of their commits
-    postgres_transaction  transactions of the user's that end with the commit of a step; postgres_guard lends their connections
-    postgres_upkeep       pruning, sweeping, and what a store tells about itself
-    postgres_rows, postgres_errors   rows and errors of PostgreSQL to ours
+    format            the tables, and how they are made; sql/functions.sql says what each write does, in one round trip
+    connections       the address, timeouts, the encoding; connections that reads share, and that users' functions write through; errors
+    writer            group commit, and what becomes of a commit whose connection was lost; `commit` and `fast_commit` make the call
+    leases            who may write a run, by the server's clock
+    queues            what workers take, what waits, and how a change is noticed
+    listing, gather   lists by any filter; pages of runs for verify, gc and clean-up
+    feed              the records of all runs in the order of their commits
+    user_transaction  transactions of the user's that end with the commit of a step
+    upkeep, deletion  pruning, sweeping, deleting, and what a store tells about itself
+    rows              rows of PostgreSQL to ours
+    recovery          reading a damaged store, and building a new one
 
 Works through a pooler that gives each transaction another session. One handle belongs to one process: in a forked child every call is refused.
 """

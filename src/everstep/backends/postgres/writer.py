@@ -1,6 +1,6 @@
 """Group commit on PostgreSQL: one transaction, one round trip and one fsync of the server for all commits that wait at the same time.
 
-Relies on `leading` for who sends when. Commits that follow each other go as one pipeline; other work goes alone.
+Relies on `group_commit` for who sends when. Commits that follow each other go as one pipeline; other work goes alone.
 
 A connection that is lost on the way leaves it open whether the commit happened. It is then asked for once more, with the same fence: what
 happened is found by its digests and not done again, what did not happen is done now. So it ends in yes or no, or, if the server stays

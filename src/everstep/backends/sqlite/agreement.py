@@ -1,7 +1,7 @@
 """Whether the parts of a store in SQLite agree with each other. Relies on a cursor inside one read transaction.
 
 A disk that loses a write leaves one page as it was before. Every row on such a page is good in itself and belongs to this store, so no digest
-of a row can tell. Only another page can: the records of a run know of a newer head (`sqlite_rows.newest_run`), the two trees that hold the
+of a row can tell. Only another page can: the records of a run know of a newer head (`rows.newest_run`), the two trees that hold the
 tags know the same names, the manifest has the sum of all rows, and two indexes list the ids of all runs.
 The sum and the ids cost one look at every row. They are proved once for each open store, by the first read that needs them.
 """

@@ -1,17 +1,16 @@
 """A store in one SQLite file, for one machine and any number of processes. The backend that everybody starts with.
 
-    sqlite_format       the tables, and how an older store is brought to them; sqlite_file makes and opens the file
-    sqlite_writer       group commit; sqlite_transaction says what a commit does to the tables
-    sqlite_feed         the order of all commits, for those who follow
-    sqlite_upkeep       pruning, sweeping, giving space back
-    sqlite_health       what a store tells about itself: SQLite's own check, a census, its file and folder
-    sqlite_witness      what was seen of a store, to notice an older one in its place
-    sqlite_queues       what workers take, what waits, and how a change is noticed
-    sqlite_leases       who may write a run; OS locks that tell of a death at once
-    sqlite_wal          merging and growing the WAL, off the caller's path
-    sqlite_fork         what a fork does to open stores
-    sqlite_reader, sqlite_listing   reads
-    sqlite_rows, sqlite_errors      rows and errors of SQLite to ours
+    files             the file and what lies beside it: created, opened, migrated; paths, the WAL, forks of the process, older copies
+    writer            group commit; `transaction` says what a commit does to the tables
+    feed              the order of all commits, for those who follow
+    upkeep            pruning, sweeping, giving space back
+    health            what a store tells about itself: SQLite's own check, a census, its file and folder
+    agreement         whether rows are the newest ones
+    queues            what workers take, what waits, and how a change is noticed
+    leases            who may write a run; OS locks that tell of a death at once
+    reader, listing, gather   reads
+    rows, errors      rows and errors of SQLite to ours
+    recovery          reading a damaged store, and building a new one
 
 Needs a local file system. One handle belongs to one process: in a forked child every call is refused.
 """
@@ -350,7 +349,7 @@ class SqliteBackend(NoOrders):
                 closing.callback(bell.stop)
 
     def rest(self) -> None:
-        """Before a fork; see sqlite_fork. A thread that forks in the middle of a save of its own can't wait for it: in the child, it is undone."""
+        """Before a fork; see `files.os_fork`. A thread that forks in the middle of a save of its own can't wait for it: in the child, it is undone."""
         self._rests = not inside()
         if self._rests:
             self._wal.rest()

@@ -1,4 +1,4 @@
-"""What keeps a store in SQLite small, beside what `sqlite_transaction` does to its tables: giving free space back, facts, and
+"""What keeps a store in SQLite small, beside what `transaction` does to its tables: giving free space back, facts, and
 dropping tombstones.
 
 A store that was made by format 3 has pointer maps, with which pages at the end of the file can be moved into free ones a few at a time.

@@ -1,6 +1,6 @@
 """Group commit: one transaction and one fsync for all writes that wait at the same time.
 
-Relies on `leading` for who writes when, and on Transaction for what the work does. Never lets the refusal or failure of one work fail another one, and never
+Relies on `group_commit` for who writes when, and on Transaction for what the work does. Never lets the refusal or failure of one work fail another one, and never
 writes again after the disk failed at COMMIT: what is on disk is unknown then.
 """
 

@@ -11,7 +11,7 @@ JSON has no tuples, dates or bytes: those become what a script can use, a list, 
     an object of a type            its fields, with "$type": its name
     a dict with other keys         {"$dict": [[key, value], …]}; also one that looks like any of these
 
-`tags` reads them back.
+`args.tagged_json` reads them back.
 """
 
 from __future__ import annotations

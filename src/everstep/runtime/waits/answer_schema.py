@@ -8,7 +8,7 @@ other keyword is refused when the schema is made: one that was silently ignored 
 Differences to the standard, for the sake of the program that asked: 3.0 is no integer, True is no number, NaN and the infinities
 are no numbers. A value is tested to a depth of 100 and with at most a million tests. A pattern (in the syntax of Python's `re`, found
 anywhere in the text) is tried only on texts of up to 1,000 characters, and with at most 500,000 steps for one answer, whatever the
-pattern: see `pattern`. A schema from a store may be hostile, so that this holds for schemas that were never checked, too. No I/O, and no name found in data is ever imported.
+pattern: see `answer_pattern`. A schema from a store may be hostile, so that this holds for schemas that were never checked, too. No I/O, and no name found in data is ever imported.
 """
 
 from __future__ import annotations

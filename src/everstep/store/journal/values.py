@@ -1,4 +1,4 @@
-"""What the bodies of journal entries hold: encoded values, and roots of trees of chunks. Relies on `journal` for their shapes. No I/O."""
+"""What the bodies of journal entries hold: encoded values, and roots of trees of chunks. Relies on `entries` for their shapes. No I/O."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Walks back from the checkpoint, record by record and past those that cannot be read, to the first base that is whole, and from there
 forward again as far as the deltas are good. A base that is damaged is no end: deltas before and behind it may say the same. Every
-record is proved by the one before it, as in `reading`. Reads only, each record once.
+record is proved by the one before it, as in `store.load`. Reads only, each record once.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Pruning: drops the bodies of checkpoints that are not kept, run by run, beside writers. The chain still proves itself.
 
-Relies on `survey` for what is there, `retention` and `crowd` for what shall stay, `plan` for what can go, `cutter` for doing it. Needs no lease. A
+Relies on `run_survey` for what is there, `retention` and `size_limit` for what shall stay, `plan` for what can go, `apply_prune` for doing it. Needs no lease. A
 run that is damaged is left as it is, and reported: what looks superfluous may be all that is left of it.
 """
 

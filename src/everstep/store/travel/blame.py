@@ -2,7 +2,7 @@
 
 A splice before it in the same list moves the path with it, so blame follows an item and not a position. A value that was set to what it had
 been is no change. Where the states in between were pruned, or the run that this one was forked from was deleted, the answer says what it
-does not know. Relies on `reading`, which proves all that is read.
+does not know. Relies on `store.load`, which proves all that is read.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Builds a store in PostgreSQL out of rows that are known to be good. Relies on postgres_format for the tables.
+"""Builds a store in PostgreSQL out of rows that are known to be good. Relies on `format` for the tables.
 
 All of it is one transaction: whoever is killed in it leaves nothing. Places, digests and rows are kept exactly as given. Never writes
 into a schema that has a table.

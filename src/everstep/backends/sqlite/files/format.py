@@ -13,7 +13,7 @@ auto_vacuum incremental where it was made by format 3 or later, or compacted sin
     bases      bases that prune added, by (pk of the run, number of the checkpoint)
     tombstones what is left of deleted runs, by the pk that they had
     facts      what the store remembers about itself, for doctor and retention; no part of the proof
-    feed       the order of all commits, in parts; sqlite_feed has their bytes
+    feed       the order of all commits, in parts; `feed` has their bytes
     tasks      the places of runs in queues, by pk of the run: what the first record and the letters of a run say, once more, for workers
     starts, ticks   when runs of a queue with a rate limit were taken; what happened in each queue, minute by minute. No part of the proof
     run_tags, run_meta   the tags and scalar meta values of runs once more, for listing

@@ -1,8 +1,8 @@
-"""The file of a SQLite store: finding out what it is, making a new one, connecting to it. Relies on sqlite_format for what is in it.
+"""The file of a SQLite store: finding out what it is, making a new one, connecting to it. Relies on `files.format` for what is in it.
 
 Files: the store is 0600 (SQLite gives -wal and -shm the same), a folder made for it 0700. A new store is built under
 another name and linked to its own when it is complete, so that no process ever sees half of one. The file is never
-opened but through SQLite and by sqlite_paths: closing a descriptor of it drops the locks that SQLite holds in this process. What a killed
+opened but through SQLite and by `files.paths`: closing a descriptor of it drops the locks that SQLite holds in this process. What a killed
 creation left behind is removed by the next one, or by whoever opens the store next.
 A store of an older format is migrated when it is opened; where it cannot be written, it cannot be opened.
 """

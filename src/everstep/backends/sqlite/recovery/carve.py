@@ -1,4 +1,4 @@
-"""Rows of a damaged SQLite store, straight from its pages: for what SQLite itself cannot find any more. Relies on sqlite_pages.
+"""Rows of a damaged SQLite store, straight from its pages: for what SQLite itself cannot find any more. Relies on `recovery.pages`.
 
 All pages are looked at once, and each row that has the shape of one of ours is noted by where it lies. A row is *live* if it stands in
 the list of cells of a page that is in use, as the page is now. Others are stale: older versions of pages, free pages, what lies loose

@@ -1,6 +1,6 @@
 """What is left of a damaged store in SQLite: rows as SQLite reads them, in parts where it fails, and beyond that straight from the pages.
 
-Works on a private copy (sqlite_pages), so that the source is not even recovered. Relies on sqlite_carve for what SQLite cannot find.
+Works on a private copy (sqlite_pages), so that the source is not even recovered. Relies on `recovery.carve` for what SQLite cannot find.
 Whatever SQLite says is a candidate like any other.
 """
 

@@ -1,4 +1,4 @@
-"""Builds a store in SQLite out of rows that are known to be good. Relies on sqlite_format for the tables.
+"""Builds a store in SQLite out of rows that are known to be good. Relies on `files.format` for the tables.
 
 It is built under another name, without a journal, and synced and linked to its own when it is complete: whoever is killed in it leaves
 a file that nobody takes for a store, and that the next one removes. Places, digests and rows are kept exactly as given.
