@@ -87,7 +87,7 @@ _WHERE = {
     "register": "codec.kinds",
     "repair": "store.repair.repair",
     "sleep": "runtime.waits.gates",
-    "step": "runtime.steps.options",
+    "step": "api",
     "workflow": "runtime.workflow",
 }
 

@@ -15,6 +15,8 @@ from everstep.ids import check_id
 from everstep.runtime.driving_store import Host
 from everstep.runtime.engine.leases import TTL_SECONDS
 from everstep.runtime.limits.policy import Policy, manual
+from everstep.runtime.steps.inside import provide
+from everstep.runtime.steps.options import step as step
 from everstep.store.query import check_note, check_tags, check_text, to_meta
 
 if TYPE_CHECKING:  # what drives runs is imported when a run is opened
@@ -36,6 +38,15 @@ if TYPE_CHECKING:  # what drives runs is imported when a run is opened
     from everstep.store.retention.cleanup import Schedule
     from everstep.store.retention.retention import Retention
     from everstep.store.views import RunInfo
+
+
+def _transactional(given: Any) -> Any:
+    from everstep.transactions.step import TransactionalStep
+
+    return TransactionalStep.of(given)
+
+
+provide(_transactional)
 
 
 class Store(Host):
@@ -116,7 +127,7 @@ class Store(Host):
 
         Drives nothing by itself, and blocks this thread; in asyncio: `async with everstep.open() as store: await store.wait(run_id)`.
         """
-        from everstep.runtime.waits.control import wait
+        from everstep.queues.enqueue import wait
 
         return wait(self, run_id, timeout)
 
@@ -364,7 +375,7 @@ class Store(Host):
     async def __aenter__(self) -> Any:
         from everstep.runtime.aio import AsyncStore
 
-        return AsyncStore(self, self.run, self.start, self.resume)
+        return AsyncStore(self, self.run, self.start, self.resume, self.wait)
 
     async def __aexit__(self, *problem: Any) -> None:
         import asyncio

@@ -157,7 +157,7 @@ def test_S10_no_call_in_code_takes_a_name_for_another_run(store: everstep.Store)
 
 def test_S10_no_awaited_call_takes_a_name_for_another_run(store: everstep.Store) -> None:
     fill(store)
-    wrapped = AsyncStore(store, store.run, store.start, store.resume)
+    wrapped = AsyncStore(store, store.run, store.start, store.resume, store.wait)
 
     def call(name: str, args: list[Any], named: dict[str, Any]) -> Any:
         async def there() -> Any:

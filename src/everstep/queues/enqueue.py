@@ -162,6 +162,12 @@ class Queue(Shape, frozen=True):
     limits: Limits
 
 
+def wait(store: Host, run_id: str, timeout: float | None) -> Outcome:
+    """Return the outcome of a run that another thread or process drives, as soon as it has ended."""
+    row = find_run(store.backend, run_id)
+    return Enqueued(row.id, "", False, store).wait(timeout)
+
+
 def queues(store: Host, minutes: int) -> list[Queue]:
     if type(minutes) is not int or not 0 <= minutes <= _MOST:
         raise InvalidArgument(f"minutes must be an integer from 0 to {_MOST:,}, got {minutes!r:.60}")

@@ -288,11 +288,14 @@ class AsyncRun:
 class AsyncStore:
     """A store whose methods are awaited: `await store.load(ref)`, `await store.runs(status="failed")`."""
 
-    def __init__(self, store: Host, run: Callable[..., Run], start: Callable[..., Any], resume: Callable[..., Any]):
+    def __init__(
+        self, store: Host, run: Callable[..., Run], start: Callable[..., Any], resume: Callable[..., Any], wait: Callable[..., Any]
+    ):
         self._store = store
         self.run = run
         self._start = start
         self._resume = resume
+        self._wait = wait
 
     async def start(self, function: Any, *args: Any, **kwargs: Any) -> Any:
         """Like `Store.start`; an async workflow runs in this loop, any other in a thread."""
@@ -305,11 +308,10 @@ class AsyncStore:
 
     async def wait(self, run_id: str, timeout: float | None = None) -> Any:
         """Like `Store.wait`. Uses no thread while it waits: any number of tasks may."""
-        from everstep.runtime.waits.control import wait
-
+        look = self._wait
         until, nap = None if timeout is None else time.monotonic() + timeout, 0.005
         while True:
-            outcome = await asyncio.to_thread(wait, self._store, run_id, 0)
+            outcome = await asyncio.to_thread(look, run_id, 0)
             left = None if until is None else until - time.monotonic()
             if outcome.status in ("succeeded", "failed", "cancelled") or (left is not None and left <= 0):
                 return outcome

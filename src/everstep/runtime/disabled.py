@@ -67,9 +67,7 @@ class OffRun:
         self._used["steps"] += 1
         plain, options = getattr(name, "__everstep__", (name, None)) if function is ABSENT else (function, None)
         if isinstance(options, StepOptions) and options.transactional is not None:
-            from everstep.transactions.step import call_bare
-
-            return call_bare(options.transactional, plain, args, kwargs)
+            return options.transactional.call(plain, args, kwargs)
         return plain(*args, **kwargs)
 
     def step(

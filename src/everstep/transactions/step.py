@@ -31,11 +31,12 @@ from everstep.errors import (
     StoreError,
     StoreUnreachable,
 )
+from everstep.fields import Shape
 from everstep.runtime.steps import drive
 from everstep.runtime.steps.drive import Unrecorded
 from everstep.store.chain import Entry
 from everstep.store.journal.entries import SUCCEEDED, show_input
-from everstep.transactions.ledger import open_ledger
+from everstep.transactions.ledger import address_of, open_ledger
 
 if TYPE_CHECKING:
     from everstep.runtime.driving_store import Host
@@ -44,6 +45,33 @@ if TYPE_CHECKING:
 
 inside: ContextVar[str | None] = ContextVar("everstep-transaction", default=None)
 """The address of the transactional step that this code is in."""
+
+
+class TransactionalStep(Shape, frozen=True):
+    """Steps in transactions: `place` is True for the store's own database, or the address of another one."""
+
+    place: Any
+
+    @classmethod
+    def of(cls, given: Any) -> TransactionalStep:
+        return cls(True if given is True else address_of(given))
+
+    def check(self, ticket: Ticket) -> None:
+        check(ticket)
+
+    def attempt(self, ticket: Ticket) -> Any:
+        return transact(ticket)
+
+    async def attempt_async(self, ticket: Ticket, handle: Any) -> Any:
+        from everstep.transactions import astep
+
+        return await astep.transact(ticket, handle)
+
+    def skip(self, ticket: Ticket) -> None:
+        close_to_earlier(ticket)
+
+    def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return call_bare(self.place, function, args, kwargs)
 
 
 class InStore:
@@ -127,7 +155,7 @@ def taken(ledger: Ledger) -> list[tuple[bytes, str]]:
 
 def check(ticket: Ticket) -> None:
     """Refuse what makes no sense, before anything is written down about the step."""
-    outer, place, url = inside.get(), ticket.options.transactional, ticket.run._store.backend.url
+    outer, place, url = inside.get(), ticket.options.transactional.place, ticket.run._store.backend.url
     if outer is not None:
         raise InvalidArgument(
             f"transactional step {ticket.address} is called inside transactional step {outer}",
@@ -159,13 +187,13 @@ def open_work(ticket: Ticket) -> Work:
     except (Damaged, LostLease, NonDeterminism, RunClosed) as error:
         raise Unrecorded(error) from error
     except StoreError as error:
-        if ticket.options.transactional is not True:
+        if ticket.options.transactional.place is not True:
             raise  # a database of the user's does not answer, and the step failed
         raise Unrecorded(error) from error
 
 
 def _open_work(ticket: Ticket) -> Work:
-    run, place = ticket.run, ticket.options.transactional
+    run, place = ticket.run, ticket.options.transactional.place
     if place is True:
         backend: Any = run._store.backend
         return InStore(backend.transaction())
@@ -190,8 +218,8 @@ def _entered(run: Driver, place: str) -> Ledger:
 
 def close_to_earlier(ticket: Ticket) -> None:
     """A step is not to be run: nor may an earlier attempt, that was stopped in the middle of it, still end it."""
-    if ticket.options.transactional is not True:
-        _entered(ticket.run, ticket.options.transactional)
+    if ticket.options.transactional.place is not True:
+        _entered(ticket.run, ticket.options.transactional.place)
 
 
 def _tidy(ledger: Ledger) -> None:

@@ -45,7 +45,7 @@ from everstep.threads.wakeup import Nudge
 
 if TYPE_CHECKING:
     from everstep.backends.contract.transactions import Ledger
-    from everstep.transactions.step import Work
+    from everstep.runtime.steps.inside import Work
 
 MOST_NAMES = 32
 _CHECKPOINT, _STEP, _EVENT = Kind.CHECKPOINT.value, Kind.STEP.value, Kind.EVENT.value
@@ -199,9 +199,7 @@ class Driver(Recorder):
     def _skip(self, ticket: Ticket) -> tuple[Any]:
         """An operator said that this step is not to be run."""
         if ticket.options.transactional is not None:
-            from everstep.transactions import step as transactional
-
-            transactional.close_to_earlier(ticket)
+            ticket.options.transactional.skip(ticket)
         letter = self._letters.pop(f"skip:{ticket.address}")
         result = decode(unwrap(letter.body))
         ticket.started = clock.now_us()

@@ -11,6 +11,7 @@ from everstep.errors import StepTimeout, Suspended, Waiting
 from everstep.runtime.engine.completions import seconds_of
 from everstep.runtime.engine.context import Frame, frame, leave
 from everstep.runtime.steps.drive import Ticket, Unrecorded, end_turn, failed, look_again, recorded_outcome, remaining, succeeded, take_turn
+from everstep.runtime.steps.inside import Inside
 from everstep.runtime.waits.agates import park
 from everstep.runtime.waits.wait import Wait
 
@@ -153,11 +154,9 @@ async def acall(ticket: Ticket, handle: Any) -> Any:
 
 def _transaction(ticket: Ticket) -> Any:
     """What makes an attempt at a transactional step, and records it with that."""
-    from everstep.transactions import astep
-    from everstep.transactions import step as transactional
-
-    transactional.check(ticket)
-    return astep.transact
+    inside: Inside = ticket.options.transactional
+    inside.check(ticket)
+    return inside.attempt_async
 
 
 async def _await(ticket: Ticket) -> Any:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future  # imports logging, which takes longer than all of this
 
     from everstep.runtime.engine.driver import Driver
-    from everstep.transactions.step import Work
+    from everstep.runtime.steps.inside import Inside, Work
 
 
 class Unrecorded(Exception):
@@ -423,10 +423,9 @@ def _drive(ticket: Ticket) -> Any:
 
 def _transaction(ticket: Ticket) -> Callable[[Ticket], Any]:
     """What makes an attempt at a transactional step, and records it with that."""
-    from everstep.transactions import step as transactional
-
-    transactional.check(ticket)
-    return transactional.transact
+    inside: Inside = ticket.options.transactional
+    inside.check(ticket)
+    return inside.attempt
 
 
 def remaining(ticket: Ticket) -> float:

@@ -13,6 +13,7 @@ from everstep.errors import InvalidArgument
 from everstep.fields import Shape, replace
 from everstep.runtime.engine.context import warn_if_stray
 from everstep.runtime.engine.owner import place
+from everstep.runtime.steps.inside import made
 from everstep.runtime.steps.retry import Retry
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -30,7 +31,7 @@ class StepOptions(Shape, frozen=True):
     kind: str | None = None
     at_most_once: bool = False
     ignore: tuple[str, ...] = ()
-    transactional: Any = None  # True: in the store's own database; or the address of another one
+    transactional: Any = None  # an Inside: where the function runs, and what its step is recorded with
 
     def __post_init__(self) -> None:
         if self.name is not None:
@@ -117,7 +118,7 @@ def step(function: Any = None, /, **options: Any) -> Any:
         raise InvalidArgument(f"{function!r:.60} is no function", remedy="Use @everstep.step, or @everstep.step(retry=...).")
     if isinstance(options.get("ignore"), str):
         options["ignore"] = (options["ignore"],)
-    chosen = StepOptions(**{**options, "ignore": tuple(options.get("ignore", ())), "transactional": _place(options.get("transactional"))})
+    chosen = StepOptions(**{**options, "ignore": tuple(options.get("ignore", ())), "transactional": made(options.get("transactional"))})
 
     is_async = inspect.iscoroutinefunction(function)
     _check_ignored(function, chosen.ignore)
@@ -136,17 +137,6 @@ def step(function: Any = None, /, **options: Any) -> Any:
     if is_async and hasattr(inspect, "markcoroutinefunction"):  # Python 3.12
         inspect.markcoroutinefunction(call)
     return call
-
-
-def _place(given: Any) -> Any:
-    """Where the transaction of a step is: None, True, or an address."""
-    if given is None or given is False:
-        return None
-    if given is True:
-        return True
-    from everstep.transactions.ledger import address_of
-
-    return address_of(given)
 
 
 def shape_of(function: Any, options: StepOptions) -> Any:

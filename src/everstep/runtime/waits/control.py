@@ -24,7 +24,6 @@ from everstep.errors import (
     NotFound,
     UnknownWorkflow,
 )
-from everstep.queues.enqueue import Enqueued
 from everstep.records import CHILD, Kind, Letter, RunRow, Status
 from everstep.runtime import workflow
 from everstep.runtime.driving_store import Host
@@ -164,12 +163,6 @@ def _apply(store: Host, row: RunRow, name: str, reason: str | None, status: Stat
         store.keeper.released()
     if status == Status.CANCELLED:
         tell(store.backend, store.framer, held)
-
-
-def wait(store: Host, run_id: str, timeout: float | None) -> Outcome:
-    """The outcome of a run that another thread or process drives, as soon as it has ended."""
-    row = find_run(store.backend, run_id)
-    return Enqueued(row.id, "", False, store).wait(timeout)
 
 
 def skip(store: Host, run_id: str, step: str, result: Any) -> None:

@@ -1,0 +1,66 @@
+"""Steps whose function runs inside something that ends with its record, such as a transaction. The engine knows only this protocol. No I/O.
+
+`everstep.transactions` has such steps. `provide` says how one is made from what `@step(transactional=...)` was given; `everstep.api` calls it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from everstep.backends.contract.core import Commit
+    from everstep.runtime.steps.drive import Ticket
+
+
+class Work(Protocol):
+    """What one attempt at such a step has open."""
+
+    @property
+    def connection(self) -> Any:
+        """What the function writes through."""
+
+    @property
+    def inside(self) -> bool:
+        """Whether the step's record is committed by it."""
+
+    def commit(self, commit: Commit) -> None:
+        """End it together with the commit of the step's record."""
+
+    def recorded(self, ticket: Ticket) -> None:
+        """Tidy up after the record was committed elsewhere."""
+
+    def rollback(self, abandoned: bool = False) -> None:
+        """Undo what the function wrote."""
+
+
+class Inside(Protocol):
+    """Makes attempts at steps of this kind, and records them."""
+
+    def check(self, ticket: Ticket) -> None:
+        """Refuse what makes no sense, before anything is written about the step."""
+
+    def attempt(self, ticket: Ticket) -> Any:
+        """Make one attempt; return its result, which is recorded."""
+
+    async def attempt_async(self, ticket: Ticket, handle: Any) -> Any:
+        """Make one attempt in a task."""
+
+    def skip(self, ticket: Ticket) -> None:
+        """Have no earlier attempt take effect any more: an operator skips the step."""
+
+    def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call the function where nothing is recorded."""
+
+
+_make: list[Callable[[Any], Inside]] = []
+
+
+def provide(make: Callable[[Any], Inside]) -> None:
+    """Say how such steps are made."""
+    _make[:] = [make]
+
+
+def made(given: Any) -> Inside | None:
+    """Return the kind that `transactional=` asks for, or None."""
+    return None if given is None or given is False else _make[0](given)
