@@ -19,6 +19,7 @@ import everstep
 from everstep.backends.sqlite.files import store_file
 from everstep.backends.sqlite.files.leftovers import PARTS
 from everstep.backends.sqlite.files.store_file import SqliteFile
+from everstep.backends.sqlite.recovery.wal_frames import FRAME, HEADER
 from everstep.errors import EverstepError, ForeignWal, InvalidArgument, LeftoverFiles, RolledBack
 
 SAVES = 6
@@ -274,9 +275,32 @@ def test_S1_a_store_that_is_written_and_merged_all_the_time_is_never_refused(fol
     with subprocess.Popen([sys.executable, "-c", writer, str(path)]) as child:
         end = time.monotonic() + (20 if os.environ.get("EVERSTEP_DEEP") else 2)
         opened = 0
-        while time.monotonic() < end:
-            Path(f"{path}-seen").unlink(missing_ok=True)
-            everstep.open(path).close()
-            opened += 1
-        child.kill()
+        try:
+            while time.monotonic() < end:
+                Path(f"{path}-seen").unlink(missing_ok=True)
+                everstep.open(path).close()
+                opened += 1
+        finally:
+            child.kill()
     assert opened > 10
+
+
+@pytest.mark.parametrize("how", ["zeros", "half", "cut"])
+def test_S1_a_wal_with_a_torn_end_is_not_taken_for_that_of_another_store(how: str, made: Path, folder: Path) -> None:
+    """After a power cut the last frames may be there in part, with the right salt. SQLite reads up to them, and so does the look at the WAL."""
+    wal = (made / "s.db-wal").read_bytes()
+    frames = (len(wal) - HEADER) // (FRAME + 4096)
+    opened = 0
+    for frame in range(frames):
+        path = lay_out(made, folder / f"s{frame}", "base", ("-wal",))
+        at = HEADER + frame * (FRAME + 4096) + FRAME
+        torn = {
+            "zeros": wal[:at] + bytes(4096) + wal[at + 4096 :],
+            "half": wal[: at + 2048] + bytes(2048) + wal[at + 4096 :],
+            "cut": wal[: at + 100],
+        }
+        Path(f"{path}-wal").write_bytes(torn[how])
+        with everstep.open(path) as store:
+            assert 3 <= store.load("r")["n"] < SAVES
+            opened += 1
+    assert opened == frames > 5

@@ -64,6 +64,11 @@ class Completions:
         """Whether recorded ends are left that were not handed out."""
         return self._next < len(self._recorded_ends())
 
+    @property
+    def holding(self) -> bool:
+        """Whether something new has to wait."""
+        return self._over or self.replaying
+
     def is_next(self, seq: int) -> bool:
         """Whether a recorded end can be handed out at once: no other task could see it too early."""
         order = self._recorded_ends()
@@ -80,8 +85,8 @@ class Completions:
             await self._turn(seq)
 
     async def new(self) -> None:
-        """Return when everything recorded was handed out: something new begins."""
-        if self.replaying:
+        """Return when everything recorded was handed out: something new begins. Never, if the program has ended."""
+        if self._over or self.replaying:
             await self._turn(inf)
 
     async def ended(self, seq: int) -> None:

@@ -41,7 +41,7 @@ async def _adrive(ticket: Ticket, handle: Any) -> Any:
         from everstep.runtime.steps import validate
 
         return await validate.acheck(ticket, handle)
-    if not ticket.done and handle._completions.replaying:
+    if not ticket.done and handle._completions.holding:
         await handle._completions.new()
     return await _run(ticket, handle)
 

@@ -68,11 +68,14 @@ def _move_away(path: Path, found: list[str]) -> str:
 
 
 def foreign_wal(connection: apsw.Connection, direct: apsw.Connection, wal: Path) -> str | None:
-    """Why the WAL does not belong to the file, or None. `connection` reads through the WAL, `direct` reads the file alone."""
+    """Why the WAL does not belong to the file, or None. `connection` reads through the WAL, `direct` reads the file alone.
+
+    All is read inside one read transaction. While it lasts, SQLite merges nothing newer than what it reads, and does not begin the WAL again.
+    """
     try:
-        with closing(direct):
-            file, places = _written(direct), {_page(direct), _page(connection)}
+        with closing(direct), connection:
             newest = _written(connection)
+            file, places = _written(direct), {_page(direct), _page(connection)}
             found = _written_in(wal, connection.pragma("page_size"), places)
     except (apsw.Error, OSError, ValueError, TypeError):
         return None  # damage of another sort: whoever reads is told
@@ -104,10 +107,10 @@ def _written_in(wal: Path, page_size: int, places: set[int]) -> list[Writes]:
     import mmap  # all three only where a WAL is doubted: an ordinary open should not pay for them
 
     from everstep.backends.sqlite.recovery.pages import manifest_row
-    from everstep.backends.sqlite.recovery.wal_frames import newest_frames
+    from everstep.backends.sqlite.recovery.wal_frames import committed_frames
 
     with wal.open("rb") as file:  # SQLite holds no locks on this file, so a descriptor of our own does no harm
         data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     with data:
-        rows = [manifest_row(content, page_size) for page, content in newest_frames(data, page_size) if page in places]
+        rows = [manifest_row(content, page_size) for page, content in committed_frames(data, page_size) if page in places]
     return [Writes(row[8], row[7], row[1]) for row in rows if row is not None]

@@ -11,6 +11,7 @@ behind a damaged one are found as well.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import takewhile
 from mmap import mmap
 from struct import unpack
 from typing import NamedTuple
@@ -46,14 +47,14 @@ def frames_of(wal: Bytes, page_size: int) -> Iterator[Frame]:
         yield Frame(page, commit, (a, b) == sums and wal[at + 8 : at + 16] == salt and page > 0)
 
 
-def newest_frames(wal: Bytes, page_size: int) -> Iterator[tuple[int, bytes]]:
-    """Page and content of each frame of the newest generation, by its salt alone: quick, for a WAL that SQLite has checked."""
-    step, salt = FRAME + page_size, wal[16:24]
-    if wal[:4] in _MAGIC:
-        for at in range(HEADER, len(wal) - step + 1, step):
-            if wal[at + 8 : at + 16] != salt:
-                return
-            yield int.from_bytes(wal[at : at + 4]), wal[at + FRAME : at + step]
+def committed_frames(wal: Bytes, page_size: int) -> Iterator[tuple[int, bytes]]:
+    """Page and content of each frame that SQLite reads: up to the last commit before the first frame that doesn't fit.
+
+    After a power cut, frames of a commit that was never acknowledged may be there in part. They have the right salt, but their pages are torn.
+    """
+    good = list(takewhile(lambda frame: frame.fits, frames_of(wal, page_size)))
+    for number, frame in enumerate(good[: up_to_commit(good)], 1):
+        yield frame.page, content(wal, page_size, number)
 
 
 def content(wal: Bytes, page_size: int, frame: int) -> bytes:
