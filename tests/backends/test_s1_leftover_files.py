@@ -25,7 +25,7 @@ from everstep.errors import EverstepError, ForeignWal, InvalidArgument, Leftover
 SAVES = 6
 WRITER = """
 import os, sys, everstep
-from everstep.backends import sqlite_wal
+from everstep.backends.sqlite.files import wal as sqlite_wal
 sqlite_wal.GROW_AFTER = 10**9
 store = everstep.open(sys.argv[1])
 with store.run("r", state={"n": -1}) as run:
@@ -268,7 +268,7 @@ def test_S1_a_store_that_is_written_and_merged_all_the_time_is_never_refused(fol
     path = folder / "s.db"
     everstep.open(path).close()
     writer = (
-        "import sys, everstep\nfrom everstep.backends import sqlite_wal\nsqlite_wal.MERGE_FRAMES = 12\n"
+        "import sys, everstep\nfrom everstep.backends.sqlite.files import wal as sqlite_wal\nsqlite_wal.MERGE_FRAMES = 12\n"
         "with everstep.open(sys.argv[1]) as store, store.run('r', state={'n': 0}) as run:\n"
         "    while True:\n        run.state['n'] += 1\n        run.checkpoint()\n"
     )

@@ -232,7 +232,7 @@ def test_S11_a_handle_that_is_collected_gives_its_lease_back(tmp_path: Path) -> 
 
 CANARY = """
     import sys, everstep
-    from everstep import guard
+    from everstep.threads import guard
     if sys.argv[2] == "broken":
         guard.enter = lambda section: None
         for module in list(sys.modules.values()):

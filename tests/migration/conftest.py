@@ -15,7 +15,7 @@ import everstep
 
 PREAMBLE = """
 import os, signal, sys
-from everstep.backends import sqlite_format
+from everstep.backends.sqlite.files import format as sqlite_format
 from everstep.backends.registry import open_backend
 def say(*words): print(*words, flush=True)
 """

@@ -9,7 +9,7 @@ import pytest
 
 import everstep.backends
 
-FOLDER = Path(everstep.backends.__file__).parent / "sql"
+FOLDER = Path(everstep.backends.__file__).parent
 
 
 @pytest.mark.parametrize("file", sorted(FOLDER.rglob("*.sql")), ids=lambda file: str(file.relative_to(FOLDER)))

@@ -21,7 +21,8 @@ PROGRAM = """
 import sys, threading, time
 from pathlib import Path
 import everstep
-from everstep.runtime import signals, yaml
+from everstep import yaml
+from everstep.runtime.limits import signals
 
 def watch():
     while signals.seen() is None:
