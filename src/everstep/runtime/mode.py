@@ -34,6 +34,7 @@ class Mode(Shape):
     max_deaths: int = 5
     by_hand: bool = False  # a person resumed it: a run that was given up gets a fresh allowance of deaths
     caller: Account | None = None  # of the run that called it
+    revived: bool = False  # its caller had cancelled the call, and makes it again
     held: Claimed | None = None  # a worker has its lease already
     same: Callable[[Any], bool] | None = None  # whether a recorded digest is that of the input
     seen: int | None = None  # the newest record of the run when it was decided to drive it

@@ -121,20 +121,31 @@ def cancel(store: Host, run_id: str, reason: str | None) -> bool:
     return find_run(store.backend, row.id).status != Status.SUCCEEDED
 
 
-def _stop(store: Host, run_id: str, name: str, reason: str | None, status: Status) -> None:
+def cancel_for_caller(store: Host, row: RunRow, reason: str) -> None:
+    """Cancel a child run whose caller cancelled the call. The caller knows: it is not woken. A failed child that is not to be tried again stays failed."""
+    if verified(row).status in _OVER:
+        return
+    if row.status == Status.FAILED and all(letter.name != "retry" for letter in store.backend.letters(row.id)):
+        return
+    _stop(store, row.id, "cancel", reason, Status.CANCELLED, wakes=False)
+
+
+def _stop(store: Host, run_id: str, name: str, reason: str | None, status: Status, wakes: bool = True) -> None:
     row = find_run(store.backend, run_id)
     if name == "pause" and row.status in (*_OVER, Status.FAILED):
         raise IllegalTransition(row.id, row.status, status)
     if store._mask is not None:
         reason = store._mask.text(reason)
     post(store, row, name, check_text(reason, "reason"), None, "reason")
-    _apply(store, row, name, reason, status)
-    for _, child in store.backend.runs(Query(parent=row.id)):
+    for _, child in store.backend.runs(
+        Query(parent=row.id)
+    ):  # before their caller: if this process dies here, cancelling it again gets to them
         if child.parent_number == CHILD and child.status not in (*_OVER, Status.FAILED):
-            _stop(store, child.id, name, reason, status)
+            _stop(store, child.id, name, reason, status, wakes=False)
+    _apply(store, row, name, reason, status, wakes)
 
 
-def _apply(store: Host, row: RunRow, name: str, reason: str | None, status: Status) -> None:
+def _apply(store: Host, row: RunRow, name: str, reason: str | None, status: Status, wakes: bool) -> None:
     """Where nobody drives the run, nobody would read the letter: do what it says."""
     if row.status == status:
         return
@@ -150,12 +161,12 @@ def _apply(store: Host, row: RunRow, name: str, reason: str | None, status: Stat
         if row.worker is not None:
             chain.entries([taken_over()])
         chain.status(status, reason=f"{name}: {reason}" if reason else name)
-        if status == Status.CANCELLED:
+        if status == Status.CANCELLED and wakes:
             wake_caller(
                 store, held
             )  # before the commit and after it: this process may die between the two, and the caller may look too early
         store.backend.commit(chain.commit(worker=None, since=0))
-        if status == Status.CANCELLED:
+        if status == Status.CANCELLED and wakes:
             wake_caller(store, held)
     except BaseException:
         store.keeper.release(held)
@@ -163,7 +174,7 @@ def _apply(store: Host, row: RunRow, name: str, reason: str | None, status: Stat
     finally:
         store.keeper.released()
     if status == Status.CANCELLED:
-        tell(store.backend, store.framer, held)
+        tell(store.backend, store.framer, held, caller=wakes)
 
 
 def wait(store: Host, run_id: str, timeout: float | None) -> Outcome:

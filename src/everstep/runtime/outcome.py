@@ -10,11 +10,11 @@ from everstep.errors import (
 )  # fmt: skip
 from everstep.records import CHILD, Kind, RunRow, Status
 from everstep.runtime.host import Host
-from everstep.runtime.playback import content
+from everstep.runtime.playback import content, whole
 from everstep.runtime.report import Report
 from everstep.shape import Shape, field
 from everstep.store.gates import Gate, open_gates
-from everstep.store.journal import RUNNING, list_steps, load_result
+from everstep.store.journal import RUNNING, load_result
 from everstep.store.reading import newest_of
 from everstep.store.refs import verified
 
@@ -86,7 +86,8 @@ def waited_for(store: Host, row: RunRow) -> list[Gate]:
     waiting = [child for _, child in store.backend.runs(Query(parent=row.id, status=Status.WAITING)) if child.parent_number == CHILD]
     if not waiting:
         return found
-    over = {child_id(row.id, step.address) for step in list_steps(store.backend, row) if step.status != RUNNING}
+    entries = whole(store.backend, row).entries  # it knows which failed calls are made again
+    over = {child_id(row.id, address) for address, one in entries.items() if one.body[0] != RUNNING and not one.body[12].get("next")}
     for child in reversed(waiting):
         if child.id not in over:
             found += waited_for(store, verified(child))

@@ -29,6 +29,7 @@ from everstep.errors import (
     LostLease,
     RunClosed,
     RunExists,
+    Waiting,
 )
 from everstep.guard import inside
 from everstep.ids import check_id
@@ -257,17 +258,19 @@ class Run(Driver):
     def _say_running(self) -> None:
         row, _ = self._open()
         about, is_new = self._as_driver()
-        if "cancel" in self._letters:
+        revived = self._mode.revived and row.status == Status.CANCELLED
+        if "cancel" in self._letters and not revived:
             reason = told(self._letters["cancel"])
             ending = Ending(Status.CANCELLED, reason=reason)
             end(self, ending)
             tell_caller(self, ending)
             raise Interrupted(row.id, reason)
-        self._read += [name for name in self._letters if name in ("pause", "retry", START) or name.startswith("child:")]
+        obeyed = ("pause", "retry", START, "cancel") if revived else ("pause", "retry", START)
+        self._read += [name for name in self._letters if name in obeyed or name.startswith("child:")]
         if row.status == Status.RUNNING and not self._read and not is_new:
             return
         chain = Chain(self._store.framer, row, row)
-        chain.status(Status.RUNNING, worker=self._worker, **about)
+        chain.status(Status.RUNNING, revived, worker=self._worker, **about)
         commit = self._carry(chain.commit())
         self._store.backend.commit(commit)
         self._row = commit.run
@@ -543,6 +546,8 @@ class Run(Driver):
                 give_back(self)
                 self._tell_broken(self._failure, error)
                 return
+            if self._lost and (error is None or isinstance(error, (Exception, Waiting))):
+                self._cancel_lost()
             ending = ending_of(self, error)
             tell_caller(self, ending)
             built = announce(self, ending)

@@ -488,6 +488,7 @@ def _call_limited(ticket: Ticket, timeout: float, inside: Frame) -> Any:
         thread.join(min(left, 0.5))  # a signal that comes just before a wait is heard after it
     if not box:
         inside.dead = True
+        ticket.run._lose_children(ticket)
         raise StepTimeout(f"step {ticket.address} took longer than {timeout:g} s")
     good, value = box[0]
     if good:

@@ -328,7 +328,7 @@ def attempt_of(store: Host, run_id: str, from_step: str | None, replay: Replay, 
         if replay == "republish":
             republish(store.hook_registry, read(store.backend, row, 1))
         return _Ended(flow, recorded(store, row))
-    elif row.status == Status.CANCELLED and replay != "validate":
+    elif row.status == Status.CANCELLED and replay != "validate" and not options.get("revived"):
         raise IllegalTransition(row.id, row.status, Status.RUNNING)
     args, kwargs = _input(store, row, said)
     return Attempt(store, flow, row.id, args, kwargs, {**options, "replay": replay, "seen": row.head_seq}, changed)
