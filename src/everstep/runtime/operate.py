@@ -228,7 +228,7 @@ def due(store: Host, limit: int | None = None, outside: bool = False) -> list[st
     return [run for run in store.backend.due(now, outside=outside) if _worth_waking(store, run, now)][:limit]
 
 
-def _due_or_damaged(store: Host) -> list[str]:
+def due_or_damaged(store: Host) -> list[str]:
     """What is due outside of queues, whose limits only workers keep. A run that is damaged is among them: waking it says so, and keeps nobody else asleep."""
     now = clock.now_us()
     found: list[str] = []
@@ -259,7 +259,7 @@ def wake(store: Host, limit: int | None) -> list[Any]:
     outcomes: list[Any] = []
     seen: set[str] = set()
     while limit is None or len(outcomes) < limit:
-        ready = [run for run in _due_or_damaged(store) if run not in seen]
+        ready = [run for run in due_or_damaged(store) if run not in seen]
         if not ready:
             return outcomes
         for run in ready[: None if limit is None else limit - len(outcomes)]:
