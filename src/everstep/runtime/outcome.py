@@ -9,6 +9,8 @@ from everstep.errors import (
     EverstepError,
 )  # fmt: skip
 from everstep.records import CHILD, Kind, RunRow, Status
+from everstep.runtime.driver import told
+from everstep.runtime.gates import verified_letter
 from everstep.runtime.host import Host
 from everstep.runtime.playback import content, whole
 from everstep.runtime.report import Report
@@ -75,14 +77,27 @@ def recorded(store: Host, row: RunRow, report: Report | None = None) -> Outcome:
     outcome.reason = said.get("reason")
     if row.status == Status.WAITING:
         outcome.gates = waited_for(store, row)
+        outcome.reason = _changed_since(store, row) or outcome.reason
     return outcome
+
+
+def _changed_since(store: Host, row: RunRow) -> str | None:
+    """Why a run waits, if its status record does not know: a pause came later, or the answer that it waits for has come."""
+    letters = {letter.name: letter for letter in store.backend.letters(row.id)}
+    if "pause" in letters:
+        return told(verified_letter(row, letters["pause"]))
+    if not any(name.startswith("answer:") for name in letters):
+        return None
+    come = [gate.address for gate in open_gates(store.backend, row) if f"answer:{gate.address}" in letters]
+    return f"the answer at gate {', '.join(map(repr, come))} has come" if come else None
 
 
 def waited_for(store: Host, row: RunRow) -> list[Gate]:
     """The open gates of a run, and of the children that it waits for."""
     from everstep.runtime.child import child_id
 
-    found = open_gates(store.backend, row)
+    posted = {letter.name for letter in store.backend.letters(row.id)}
+    found = [gate for gate in open_gates(store.backend, row) if f"answer:{gate.address}" not in posted]
     waiting = [child for _, child in store.backend.runs(Query(parent=row.id, status=Status.WAITING)) if child.parent_number == CHILD]
     if not waiting:
         return found
