@@ -38,7 +38,7 @@ class StepOptions(Shape, frozen=True):
         if self.retry is not None and not isinstance(self.retry, Retry):
             raise InvalidArgument(f"retry={self.retry!r:.60} is no Retry", remedy="Give everstep.Retry(attempts=5).")
         if self.timeout is not None and not (isinstance(self.timeout, (int, float)) and self.timeout > 0):
-            raise InvalidArgument(f"timeout={self.timeout!r:.60} is no number of seconds above 0")
+            raise InvalidArgument(f"timeout must be a number of seconds above 0, got {self.timeout!r:.60}")
         if self.transactional is not None and self.at_most_once:
             raise InvalidArgument(
                 "transactional and at_most_once exclude each other",

@@ -44,7 +44,7 @@ from everstep.runtime.driver import republish
 from everstep.runtime.ending import stopped_by
 from everstep.runtime.hooks import Hooks
 from everstep.runtime.host import Host
-from everstep.runtime.mode import Mode, Replay
+from everstep.runtime.mode import Mode, Replay, check_limits
 from everstep.runtime.outcome import DIFFERS, Outcome, recorded
 from everstep.runtime.owner import place
 from everstep.runtime.playback import content
@@ -316,7 +316,10 @@ def attempt_of(store: Host, run_id: str, from_step: str | None, replay: Replay, 
     """The attempt to resume a run. It has read from the store all that it needs to begin."""
     if replay not in get_args(Replay):  # also of a run that has ended: a misspelt validation must not look like a clean one
         raise InvalidArgument(f"replay must be one of {', '.join(get_args(Replay))}, got {replay!r:.60}")
+    check_limits(options.get("budget"), options.get("timeout"))
     row = find_run(store.backend, run_id)
+    if options.get("accept"):
+        _refuse_unknown_steps(store, row, options["accept"])
     said = beginning(store, row)
     flow = _workflow_of(row, said)
     changed = definition_change(store, row, flow, said, anyway)
@@ -332,6 +335,16 @@ def attempt_of(store: Host, run_id: str, from_step: str | None, replay: Replay, 
         raise IllegalTransition(row.id, row.status, Status.RUNNING)
     args, kwargs = _input(store, row, said)
     return Attempt(store, flow, row.id, args, kwargs, {**options, "replay": replay, "seen": row.head_seq}, changed)
+
+
+def _refuse_unknown_steps(store: Host, row: RunRow, accept: frozenset[str]) -> None:
+    """A misspelt address would accept nothing, unnoticed."""
+    unknown = accept - {record.note for record in read(store.backend, row, 1) if record.kind == Kind.STEP}
+    if unknown:
+        raise InvalidArgument(
+            f"accept must name recorded steps of run {row.id!r}, got {', '.join(map(repr, sorted(unknown)))}",
+            remedy=f"Give addresses as store.steps({row.id!r}) shows them: accept=['ask#0'].",
+        )
 
 
 def take_up(store: Host, claimed: Claimed, max_deaths: int = MAX_DEATHS) -> Attempt:
