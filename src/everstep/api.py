@@ -377,7 +377,8 @@ def _addresses(given: Iterable[str]) -> frozenset[str]:
     found = None if isinstance(given, str) or not isinstance(given, Iterable) else list(given)
     if found is None or not all(isinstance(address, str) for address in found):
         raise InvalidArgument(
-            f"accept must be a list of step addresses, got {given!r:.60}", remedy='Give accept=["ask#0"], as store.steps(run_id) shows them.'
+            f"accept must be a list of step addresses, got {given!r:.60}",
+            remedy='Give accept=["ask#0"], as store.steps(run_id) shows them.',
         )
     return frozenset(found)
 

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 MOST_NAMES = 32
 _CHECKPOINT, _STEP, _EVENT = Kind.CHECKPOINT.value, Kind.STEP.value, Kind.EVENT.value
-_UNTOLD = ("value_drawn", "step_started")  # records of steps that hooks are not told of, live neither
+_UNTOLD = ("value_drawn", "step_started", "gate_cancelled")  # records of steps that hooks are not told of, live neither
 _HOOKS_OF = {"step": ("after_step",), "checkpoint": ("after_checkpoint",), "answer": ("after_gate",), "gate": ("before_gate",)}
 
 

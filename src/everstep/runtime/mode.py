@@ -59,4 +59,6 @@ def check_limits(budget: Any, timeout: Any) -> None:
     if budget is not None and not isinstance(budget, Budget):
         raise InvalidArgument(f"budget must be an everstep.Budget, got {budget!r:.60}", remedy="Give everstep.Budget(tokens=50_000).")
     if timeout is not None and (isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not timeout > 0):
-        raise InvalidArgument(f"timeout must be a number of seconds above 0, got {timeout!r:.60}", remedy="Give timeout=60, or leave it out.")
+        raise InvalidArgument(
+            f"timeout must be a number of seconds above 0, got {timeout!r:.60}", remedy="Give timeout=60, or leave it out."
+        )

@@ -48,11 +48,16 @@ def answer(store: Host, run_id: str, gate: str, value: Any, by: str | None, earl
     asked = list_gates(store.backend, row)
     address, found = _which(row, asked, gate)
     posted = {letter.name for letter in store.backend.letters(row.id)}
-    waiting = [one.address for one in asked if not one.answered and f"answer:{one.address}" not in posted]
+    waiting = [one.address for one in asked if one.open and f"answer:{one.address}" not in posted]
     if found is None and waiting and not early:
         raise NotFound(
             f"run {row.id!r} has not come to a gate {gate!r}; it waits at {', '.join(waiting)}",
             remedy="Check the name. To answer a gate that is still to come: store.answer(..., early=True).",
+        )
+    if found is not None and found.cancelled:
+        raise AlreadyAnswered(
+            f"the program cancelled gate {address!r} of run {row.id!r}: the answer was not recorded",
+            remedy=f"To answer it after all, fork the run before the gate: store.resume({row.id!r}, from_step={address!r}).",
         )
     if found is not None and found.answered:
         raise AlreadyAnswered(
@@ -90,12 +95,12 @@ def _which(row: RunRow, asked: list[Gate], gate: str) -> tuple[str, Gate | None]
     if exact:
         return gate, exact[0]
     named = [g for g in asked if g.name == gate]
-    places = {g.address.rpartition("/")[0] for g in named if not g.answered}
+    places = {g.address.rpartition("/")[0] for g in named if g.open}
     if len(places) > 1:
         raise InvalidArgument(
             f"run {row.id!r} has several open gates {gate!r}", remedy=f"Use one of {', '.join(g.address for g in named)}."
         )
-    waiting = [g for g in named if not g.answered] or named
+    waiting = [g for g in named if g.open] or named
     if waiting:
         return waiting[-1].address, waiting[-1]
     return (gate if "#" in gate or "?" in gate else f"{gate}#0"), None
