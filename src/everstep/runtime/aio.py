@@ -217,7 +217,7 @@ class AsyncRun:
 
     def step(
         self,
-        name: Any,
+        name: Any = ABSENT,
         function: Any = ABSENT,
         /,
         *args: Any,

@@ -206,7 +206,7 @@ class Driver(Recorder):
         ticket.started = clock.now_us()
         mask = self._mask
         kept = result if mask is None else mask(result, f"result of {ticket.address}")
-        form, data, chunks = result_body(kept, ticket.address, self._store.framer.wrap)
+        form, data, chunks = result_body(kept, f"result of {ticket.address}", self._store.framer.wrap)
         ticket.record(SUCCEEDED, form, data, None, {"skipped": True}, chunks)
         with self._lock:
             self._read.append(letter.name)

@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from everstep.backends.base import Query
-from everstep.errors import (
-    EverstepError,
-)  # fmt: skip
+from everstep.errors import NoResult
 from everstep.records import CHILD, Kind, RunRow, Status
 from everstep.runtime.driver import told
 from everstep.runtime.gates import verified_letter
@@ -49,18 +47,22 @@ class Outcome(Shape):
         if self.status == Status.SUCCEEDED:
             return self.result
         if self.status == DIFFERS:
-            raise EverstepError(f"run {self.run!r} differs: {self.reason}", remedy="Read outcome.report: it shows where.")
+            raise NoResult(self.run, self.status, f"run {self.run!r} differs: {self.reason}", remedy="Read outcome.report: it shows where.")
         if self.error is not None:
             raise self.error
-        if self.status == Status.CANCELLED:
-            raise EverstepError(
-                f"run {self.run!r} was cancelled" + (f": {self.reason}" if self.reason else ""),
-                remedy=f"A cancelled run can't be resumed. Fork it instead: store.fork({self.run!r}), then store.resume of the fork.",
-            )
-        raise EverstepError(
-            f"run {self.run!r} is {self.status}" + (f": {self.reason}" if self.reason else ""),
-            remedy="Answer its gates or resume it: store.answer(...), store.resume(...), store.wake().",
+        was = "was cancelled" if self.status == Status.CANCELLED else f"is {self.status}"
+        raise NoResult(
+            self.run, self.status, f"run {self.run!r} {was}" + (f": {self.reason}" if self.reason else ""), remedy=self._way_to_a_result()
         )
+
+    def _way_to_a_result(self) -> str:
+        """What to do about a run that has no result."""
+        if self.status == Status.CANCELLED:
+            return f"A cancelled run can't be resumed. Fork it instead: store.fork({self.run!r}), then store.resume of the fork."
+        if self.status != Status.WAITING:
+            return f"Wait for its end: store.wait({self.run!r}). A queued run needs a worker."
+        answers = " ".join(f"Answer its gate: store.answer({gate.run!r}, {gate.address!r}, value)." for gate in self.gates[:3])
+        return f"{answers} Then, or when its time has come: store.resume({self.run!r}) or store.wake().".strip()
 
 
 def recorded(store: Host, row: RunRow, report: Report | None = None) -> Outcome:

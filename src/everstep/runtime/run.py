@@ -47,7 +47,7 @@ from everstep.runtime.lease import Keeper
 from everstep.runtime.mode import Mode
 from everstep.runtime.playback import Playback
 from everstep.runtime.recorder import TROUBLE, Durability
-from everstep.runtime.step_options import ABSENT, check_name
+from everstep.runtime.step_options import ABSENT, check_items, check_name
 from everstep.runtime.steps import Ticket, begin, call, value_body
 from everstep.snapshot.saver import Saver
 from everstep.store.driven import driven_in
@@ -385,7 +385,7 @@ class Run(Driver):
         return Checkpoint(Record(row.id, 0, _CHECKPOINT, row.epoch, clock.now_us(), 0, None, (), None, None, b"", b""))
 
     def step(
-        self, name: str | Callable[..., Any], function: Any = ABSENT, /, *args: Any, key: Any = None, retry: Any = None,
+        self, name: str | Callable[..., Any] = ABSENT, function: Any = ABSENT, /, *args: Any, key: Any = None, retry: Any = None,
         timeout: float | None = None, **kwargs: Any,
     ) -> Any:  # fmt: skip
         """Call a function and record its result: `run.step("name", function, *args)` or `run.step(function, *args)`.
@@ -409,7 +409,7 @@ class Run(Driver):
         if type(concurrency) is not int or concurrency < 1:
             raise InvalidArgument(f"concurrency={concurrency!r:.60} is no whole number from 1 on")
         here = self._here()
-        return [begin(self, here, function, ABSENT, (item,), {}, {}) for item in items]
+        return [begin(self, here, function, ABSENT, (item,), {}, {}) for item in check_items(items)]
 
     @property
     def _ticket(self) -> Ticket:

@@ -6,7 +6,7 @@ import functools
 import inspect
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 
 from everstep.errors import InvalidArgument
@@ -56,6 +56,14 @@ _fits_key = re.compile(r"[^/\ud800-\udfff]{1,200}", re.DOTALL).fullmatch
 
 
 ABSENT: Any = type("Absent", (), {"__repr__": lambda self: "<none>"})()  # None may be an argument
+
+
+def check_items(items: Any) -> Iterator[Any]:
+    """Refuse what `run.map` can't go through."""
+    try:
+        return iter(items)
+    except TypeError:
+        raise InvalidArgument(f"items must be an iterable, got {items!r:.60}", remedy="Use run.map(function, [item, item]).") from None
 
 
 def check_name(name: Any) -> str:

@@ -34,6 +34,7 @@ from everstep.errors import (
     StoreError,
     Suspended,
     UnknownWorkflow,
+    Unstorable,
 )  # fmt: skip
 from everstep.ids import check_id, new_id
 from everstep.records import Kind, RunRow, Status
@@ -187,9 +188,10 @@ def start(store: Host, function: Any, args: tuple[Any, ...], kwargs: dict[str, A
 
 def first_words(store: Host, name: str, stored: Stored, flow: Workflow | None = None) -> tuple[dict[str, Any], list[tuple[bytes, bytes]]]:
     """What the first record of a run says, and the chunks that belong to it. Without a workflow, nobody here knows more of it than its name."""
+    digest = digest_of(*stored, name)
     form, body, chunks = result_body([list(stored[0]), stored[1]], "arguments", store.framer.wrap)
     about = {
-        "workflow": name, "version": flow and flow.version, "input_digest": digest_of(*stored), "definition": flow and definition_of(store, flow),
+        "workflow": name, "version": flow and flow.version, "input_digest": digest, "definition": flow and definition_of(store, flow),
         "input": [form, body],
     }  # fmt: skip
     return about, chunks
@@ -204,9 +206,14 @@ def definition_of(store: Host, flow: Workflow) -> str:
     return flow.definition if store._mask is None else store._mask.source(flow.definition)
 
 
-def digest_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
+def digest_of(args: tuple[Any, ...], kwargs: dict[str, Any], name: str = "") -> bytes:
     """What an input is known by."""
-    return sha256(encode([list(args), kwargs], "arguments")).digest()[:16]
+    try:
+        return sha256(encode([list(args), kwargs], f"arguments of the workflow {name}")).digest()[:16]
+    except Unstorable:
+        for which, value in (*enumerate(args, 1), *kwargs.items()):
+            encode(value, f"argument {which} of the workflow {name}")  # says which one it is
+        raise
 
 
 def _known_before(outcome: Outcome) -> Outcome:
@@ -247,7 +254,7 @@ async def _acall_plain(flow: Workflow, run: Any, args: tuple[Any, ...], kwargs: 
 
 def same_input(store: Host, flow: Workflow, args: tuple[Any, ...], kwargs: dict[str, Any], digest: Any) -> bool:
     """Whether a recorded input is this one, be it written in another way."""
-    if digest == digest_of(*as_stored(store, flow, args, kwargs)):
+    if digest == digest_of(*as_stored(store, flow, args, kwargs), flow.name):
         return True
     from everstep.runtime.spelling import spellings
 
