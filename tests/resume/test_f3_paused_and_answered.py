@@ -57,7 +57,9 @@ def test_F3_an_answered_gate_is_not_among_those_that_a_run_waits_for(store: ever
 def test_F3_a_caller_can_be_resumed_when_a_child_has_its_answer(store: everstep.Store) -> None:
     store.start(parent, id="p")
     assert len(store.wait("p", 0).gates) == 2
-    assert store.can_resume("p").reasons == ["it waits for an answer at ok#0 of run p.f3-child.0, ok#0 of run p.f3-child.1"]
+    (reason,) = store.can_resume("p").reasons
+    assert reason.startswith("it waits for an answer at ok#0 of run p.f3-child.")
+    assert {"p.f3-child.0", "p.f3-child.1"} <= set(reason.replace(",", "").split())
     store.answer("p.f3-child.1", "ok", "b")
     assert store.can_resume("p")
     assert [gate.run for gate in store.wait("p", 0).gates] == ["p.f3-child.0"]
