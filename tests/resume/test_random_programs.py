@@ -1,7 +1,7 @@
 """A search for programs that a resume does not treat as promised: random programs, killed at every commit, judged by a model.
 
 Promises: the way taken is the recorded way; a finished step is never called again; a failed one is called again only if nothing was recorded after it
-where it was seen; compensation is never undone; the end is that of the undisturbed run; nothing hangs.
+where it was seen; compensation is never undone; the end is that of the undisturbed run; a child whose call was cancelled is cancelled; nothing hangs.
 """
 
 import threading
@@ -14,6 +14,7 @@ from situations import DEEP, Down, Kill, Kills, World, drive, journal
 
 import everstep
 from everstep.errors import NonDeterminism
+from everstep.runtime import asteps
 from everstep.runtime import run as run_module
 from everstep.runtime.branches import Branches
 from everstep.runtime.completions import Completions
@@ -51,6 +52,7 @@ class Trial:
             kills = Kills(store, self.world)
             self.end = ended(drive(store, self.flow(), self.world, most=40))
             self.judge_compensation(store)
+            self.judge_children(store)
             assert store.verify("full").ok
         if not is_concurrent(self.program):
             model = Model(self.world.broken)
@@ -74,6 +76,7 @@ class Trial:
             again = set(Counter(self.world.calls) - Counter(kill.calls))
             self.judge_calls(before, again)
             self.judge_compensation(store)
+            self.judge_children(store)
             assert not isinstance(outcome.error, NonDeterminism), outcome.error
             if not unsettled:
                 self.judge_end(outcome)
@@ -125,6 +128,12 @@ class Trial:
             for name in steps_in(*node.parts):
                 late = undone is not None and name in ends and ends[name][0] > undone and ends[name][1] == "succeeded"
                 assert not late, f"{name} succeeded after it was compensated"
+
+    def judge_children(self, store: everstep.Store) -> None:
+        """No child outlives its caller. What a gather leaves behind does: it is not judged."""
+        left = [] if self.leaves_tasks_behind else [run.id for run in store.runs() if run.parent and run.status in ("running", "waiting")]
+        counts["cancelled children"] += sum(run.status == "cancelled" for run in store.runs())
+        assert not left, f"{left} were left behind by their callers"
 
 
 def has_unsettled_child(store: everstep.Store) -> bool:
@@ -208,4 +217,16 @@ def test_canary_ends_in_the_order_of_calls_are_caught(monkeypatch: pytest.Monkey
 
 def test_canary_cancelled_steps_without_a_record_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Driver, "_give_up", lambda self, ticket: self._flight.pop(ticket.address, None))
+    assert caught("concurrent") >= 0
+
+
+def test_canary_children_that_outlive_a_cancelled_call_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Driver, "_cancel_lost", lambda self: self._lost.clear())
+    monkeypatch.setattr(asteps, "_cancel_children_of", lambda ticket: None)
+    assert caught("concurrent") >= 0
+
+
+def test_canary_a_crash_before_the_child_is_cancelled_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The search kills between the caller's record and the cancellation: without a second look on replay, the child is left."""
+    monkeypatch.setattr(asteps, "_cancel_children_of", lambda ticket: None)
     assert caught("concurrent") >= 0

@@ -10,6 +10,7 @@ from typing import Any
 
 from everstep.backends.base import Query
 from everstep.clock import clock, iso
+from everstep.codec.frame import unwrap
 from everstep.codec.values import decode, encode
 from everstep.errors import (
     AlreadyAnswered,
@@ -29,6 +30,7 @@ from everstep.runtime import schema as shapes
 from everstep.runtime import workflow
 from everstep.runtime.ending import wake_caller
 from everstep.runtime.enqueue import Enqueued
+from everstep.runtime.gates import verified_letter
 from everstep.runtime.host import Host
 from everstep.runtime.instances import plain_of
 from everstep.runtime.outcome import Outcome
@@ -133,6 +135,12 @@ def cancel_for_caller(store: Host, row: RunRow, reason: str) -> None:
     if row.status == Status.FAILED and all(letter.name != "retry" for letter in store.backend.letters(row.id)):
         return
     _stop(store, row.id, "cancel", reason, Status.CANCELLED, wakes=False)
+
+
+def obey_cancel(store: Host, row: RunRow, letter: Letter) -> None:
+    """Do what a letter says that came when the run was just being left. Its children were cancelled by the one who wrote it."""
+    reason = decode(unwrap(verified_letter(row, letter).body))
+    _apply(store, row, "cancel", reason, Status.CANCELLED, wakes=True)
 
 
 def _stop(store: Host, run_id: str, name: str, reason: str | None, status: Status, wakes: bool = True) -> None:
