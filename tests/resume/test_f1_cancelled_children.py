@@ -397,3 +397,35 @@ def test_F1_a_crash_between_two_generations_is_made_up_for(store: everstep.Store
     else:
         store.resume("r")
     assert [store.get(run).status for run in (CHILD, f"{CHILD}.f1-inner.0")] == ["cancelled", "cancelled"]
+
+
+def test_F1_a_child_that_its_caller_leaves_behind_is_cancelled(store: everstep.Store) -> None:
+    """The caller returns without waiting for it: nothing would drive the child any more."""
+    child = wait_at_gate()
+
+    @everstep.workflow(name="f1-parent")
+    async def flow() -> str:
+        task = asyncio.ensure_future(child())
+        await everstep.current().step("winner", work, "winner", 0.3)
+        assert not task.done()
+        return "done"
+
+    assert store.start(flow, id="r").result == "done"
+    assert store.get(CHILD).status == "cancelled"
+
+
+def test_F1_a_cancellation_that_comes_while_the_run_is_being_left_is_obeyed(store: everstep.Store) -> None:
+    """The lease is still held, and no later step would read the letter."""
+
+    @everstep.workflow(name="f1-ask")
+    def ask() -> Any:
+        return everstep.gate("ok")
+
+    def cancel(event: Any) -> None:
+        if not calls:
+            calls.append("cancelled")
+            store.cancel("r", "late")
+
+    store.on("before_checkpoint", cancel, timeout=5)
+    assert store.start(ask, id="r").status == "cancelled"
+    assert store.wait("r").reason == "cancel: late"

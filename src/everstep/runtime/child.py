@@ -7,6 +7,7 @@ from collections.abc import Callable
 from hashlib import sha256
 from typing import Any, cast
 
+from everstep.backends.base import Query
 from everstep.errors import (
     LeaseHeld,
     RunExists,
@@ -104,6 +105,17 @@ def cancel_child(run: Any, address: str) -> None:
     row = store.backend.run(child_id(run.id, address))
     if row is not None and row.parent == run.id and row.parent_number == CHILD:
         operate.cancel_for_caller(store, row, CANCELLED_BY_CALLER)
+
+
+def cancel_open_children(run: Any) -> None:
+    """Cancel the child runs of a caller that returns without them."""
+    from everstep.runtime import operate
+
+    store = cast(Host, run._store)
+    for status in (Status.RUNNING, Status.WAITING):
+        for _, row in store.backend.runs(Query(parent=run.id, status=status.value)):
+            if row.parent_number == CHILD:
+                operate.cancel_for_caller(store, row, CANCELLED_BY_CALLER)
 
 
 def _was_cancelled_by_caller(store: Host, row: RunRow) -> bool:

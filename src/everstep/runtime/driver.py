@@ -408,6 +408,19 @@ class Driver(Recorder):
                 raise
             self._lost.discard(address)
 
+    def _cancel_left_behind(self) -> None:
+        """The program has returned: cancel the child runs that it called, in this attempt or before, and did not wait for."""
+        in_flight = any(getattr(one.function, "is_child", False) for one in list(self._flight.values()))
+        if not in_flight and self._open()[0].epoch <= 1:
+            return
+        from everstep.runtime.child import cancel_open_children
+
+        try:
+            cancel_open_children(self)
+        except TROUBLE as error:
+            self._met(error)
+            raise
+
     def _survives(self) -> bool:
         """Whether the program itself runs on: its own task is not being cancelled, and nothing stops the run."""
         return not self._is_stopping and not (self._task is not None and self._task.cancelling())

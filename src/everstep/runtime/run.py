@@ -546,6 +546,8 @@ class Run(Driver):
                 give_back(self)
                 self._tell_broken(self._failure, error)
                 return
+            if error is None and self._async and self._mode.workflow:
+                self._cancel_left_behind()
             if self._lost and (error is None or isinstance(error, (Exception, Waiting))):
                 self._cancel_lost()
             ending = ending_of(self, error)
