@@ -22,7 +22,8 @@ from everstep.runtime import owner
 from everstep.runtime.context import Frame
 from everstep.runtime.gates import NONE
 from everstep.runtime.report import Report
-from everstep.runtime.step_options import ABSENT, StepOptions
+from everstep.runtime.step_options import ABSENT, StepOptions, check_items
+from everstep.runtime.steps import no_function
 from everstep.store.model import Checkpoint
 
 
@@ -73,15 +74,26 @@ class OffRun:
         return plain(*args, **kwargs)
 
     def step(
-        self, name: Any, function: Any = ABSENT, /, *args: Any, key: Any = None, retry: Any = None, timeout: Any = None, **kwargs: Any
+        self,
+        name: Any = ABSENT,
+        function: Any = ABSENT,
+        /,
+        *args: Any,
+        key: Any = None,
+        retry: Any = None,
+        timeout: Any = None,
+        **kwargs: Any,
     ) -> Any:
+        called = function if isinstance(name, str) else name
+        if not callable(called):
+            raise no_function(name if isinstance(name, str) else None, called)
         self._used["steps"] += 1
         if isinstance(name, str):
             return function(*args, **kwargs)
         return name(**kwargs) if function is ABSENT else name(function, *args, **kwargs)
 
     def map(self, function: Callable[..., Any], items: Iterable[Any], concurrency: int = 8) -> list[Any]:
-        return [self.step(function, item) for item in items]
+        return [self.step(function, item) for item in check_items(items)]
 
     def checkpoint(self, note: Any = None, tags: Any = (), meta: Any = None, state: Any = None) -> Checkpoint:
         if state is not None:
@@ -134,7 +146,15 @@ class AsyncOffRun:
         setattr(self._run, name, value)
 
     async def step(
-        self, name: Any, function: Any = ABSENT, /, *args: Any, key: Any = None, retry: Any = None, timeout: Any = None, **kwargs: Any
+        self,
+        name: Any = ABSENT,
+        function: Any = ABSENT,
+        /,
+        *args: Any,
+        key: Any = None,
+        retry: Any = None,
+        timeout: Any = None,
+        **kwargs: Any,
     ) -> Any:
         result = self._run.step(name, function, *args, **kwargs)
         return await result if inspect.isawaitable(result) else result
