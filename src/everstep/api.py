@@ -66,7 +66,7 @@ class Store(Host):
         policy: Policy | str | None = None,
         budget: Budget | None = None,
         timeout: float | None = None,
-        accept: Iterable[str] | str = (),
+        accept: Iterable[str] = (),
     ) -> Run:
         """Open a run for writing: `with store.run("id") as run`, or `async with`. A new one, or one that goes on from its base.
 
@@ -91,7 +91,7 @@ class Store(Host):
 
         budget = self.budget if budget is None else budget
         timeout = self.timeout if timeout is None else timeout
-        mode = Mode(self.hook_registry, chosen, budget, timeout, accept=_names(accept))
+        mode = Mode(self.hook_registry, chosen, budget, timeout, accept=_addresses(accept))
         run = Run(self, self.keeper, id, state, self.durability if durability is None else durability, fields, mode)
         if policy is None:
             self._follow(run)
@@ -267,7 +267,7 @@ class Store(Host):
         *,
         from_step: str | None = None,
         replay: Replay = "normal",
-        accept: Iterable[str] | str = (),
+        accept: Iterable[str] = (),
         budget: Budget | None = None,
         timeout: float | None = None,
         anyway: bool = False,
@@ -281,7 +281,7 @@ class Store(Host):
         from everstep.runtime import workflow as flows
 
         return flows.resume(
-            self, run_id, from_step, replay, anyway, {"accept": _names(accept), "budget": budget, "timeout": timeout, "by_hand": True}
+            self, run_id, from_step, replay, anyway, {"accept": _addresses(accept), "budget": budget, "timeout": timeout, "by_hand": True}
         )
 
     def can_resume(self, run_id: str) -> Resumable:
@@ -383,8 +383,15 @@ class Store(Host):
         await asyncio.to_thread(self.close)
 
 
-def _names(given: Iterable[str] | str) -> frozenset[str]:
-    return frozenset([given] if isinstance(given, str) else given)
+def _addresses(given: Iterable[str]) -> frozenset[str]:
+    """The addresses of steps whose recorded result is to be taken. A text alone is refused: it is a list of its letters, too."""
+    found = None if isinstance(given, str) or not isinstance(given, Iterable) else list(given)
+    if found is None or not all(isinstance(address, str) for address in found):
+        raise InvalidArgument(
+            f"accept must be a list of step addresses, got {given!r:.60}",
+            remedy='Give accept=["ask#0"], as store.steps(run_id) shows them.',
+        )
+    return frozenset(found)
 
 
 class _Unset:

@@ -56,7 +56,8 @@
     ├── WorkerDied          E611  one worker after the other died with this run
     ├── ExitInWorkflow      E612  a workflow tried to end its worker
     ├── OtherVersion        E613  a run was driven by another version of its workflow (a DefinitionChanged)
-    └── AnswerTooLate       E615  an answer after the deadline of its gate (an AlreadyAnswered)
+    ├── AnswerTooLate       E615  an answer after the deadline of its gate (an AlreadyAnswered)
+    └── NoResult            E616  the result of a run that has not succeeded
     (BaseException)
     └── Suspended           E620  not an error: unwinds a program whose run stops here
         ├── AttemptLost     E413  the store failed under this attempt; the run is given back
@@ -536,6 +537,17 @@ class AnswerTooLate(AlreadyAnswered):
     remedy = (
         "The outcome of the deadline holds. To give another answer, fork the run before the gate: store.resume(run_id, from_step=gate)."
     )
+
+
+class NoResult(EverstepError):
+    """A run was asked for its result and has none: it waits, was cancelled, or has not ended."""
+
+    code = "E616"
+    remedy = "Look at outcome.status and outcome.reason before you call unwrap()."
+
+    def __init__(self, run: str, status: str, message: str, *, remedy: str | None = None):
+        self.run, self.status = run, status
+        super().__init__(message, remedy=remedy)
 
 
 class BadAnswer(EverstepError):

@@ -9,13 +9,14 @@ from uuid import UUID
 
 import pytest
 from cli_helpers import Shop
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import everstep
 from everstep.cli.args.tagged_json import exact, from_json, reconciled
 from everstep.cli.draw.values import dumps, to_json
 from everstep.codec.values import encode
+from everstep.errors import InvalidArgument
 
 STATES: list[Any] = [
     {1: "one", "two": 2, (1, "a"): [None], b"k": {3.5: True}},
@@ -75,4 +76,8 @@ def test_S13_exact_json_is_the_value(state: Any) -> None:
 @settings(max_examples=400)
 @given(words)
 def test_S13_a_script_gets_back_the_json_that_it_saved(value: Any) -> None:
-    assert dumps(to_json(from_json(value))) == dumps(value)
+    try:
+        made = from_json(value)
+    except InvalidArgument:  # a $dict that has a key twice
+        assume(False)
+    assert dumps(to_json(made)) == dumps(value)

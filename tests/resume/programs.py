@@ -35,6 +35,7 @@ class Maker:
 
     def __init__(self, seed: int, concurrent: bool):
         self._dice = random.Random(seed)
+        self._coin = random.Random(f"child {seed}")
         self._names = 0
         self._left = self._dice.randint(4, 9)
         self._concurrent = concurrent
@@ -96,7 +97,7 @@ class Maker:
         quick = [
             Node("step", self._name("s"), handler=(Node("ms", number=self._dice.randint(0, 6)),)) for _ in range(self._dice.randint(1, 3))
         ]
-        slow = [Node("step", self._name("s"), handler=(Node("ms", number=30_000),)) for _ in range(self._dice.randint(0, 2))]
+        slow = [self._slow(30_000) for _ in range(self._dice.randint(0, 2))]
         both = [*quick, *slow]
         self._dice.shuffle(both)
         self._left -= 2
@@ -110,12 +111,19 @@ class Maker:
         return Node("completed", self._name("a"), parts=tuple(parts))
 
     def _timeout(self, depth: int) -> Node:
-        slow = Node("step", self._name("s"), handler=(Node("ms", number=30_000),))
-        return Node("timeout", parts=(slow,), number=self._dice.choice((1, 20)))
+        return Node("timeout", parts=(self._slow(30_000),), number=self._dice.choice((1, 20)))
 
     def _cancel(self, depth: int) -> Node:
-        slow = Node("step", self._name("s"), handler=(Node("ms", number=self._dice.choice((0, 3, 30_000))),))
+        slow = self._slow(self._dice.choice((0, 3, 30_000)))
         return Node("cancel", parts=(slow, self._step(fails=False)))
+
+    def _slow(self, milliseconds: int) -> Node:
+        """A step that the program is to cancel; at times in a child, which waits at a gate after it."""
+        step = Node("step", self._name("s"), handler=(Node("ms", number=milliseconds),))
+        if self._coin.random() < 0.5:
+            return step
+        first = (step, Node("gate", f"g-{step.name}")) if self._coin.random() < 0.5 else (Node("gate", f"g-{step.name}"), step)
+        return Node("child", f"c-{step.name}", parts=(Node("seq", parts=first),))
 
 
 def nodes(node: Node) -> Iterator[Node]:
@@ -299,12 +307,12 @@ class AsyncEnv:
     async def timeout(self, node: Node) -> Any:
         try:
             async with asyncio.timeout(node.number / 1000):
-                return await self.step(node.parts[0])
+                return await arun_program(node.parts[0], self)
         except TimeoutError:
             return "late"
 
     async def cancel(self, node: Node) -> Any:
-        task = asyncio.create_task(self.step(node.parts[0]))
+        task = asyncio.create_task(arun_program(node.parts[0], self))
         await self.step(node.parts[1])
         task.cancel()
         await asyncio.wait([task])

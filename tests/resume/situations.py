@@ -170,9 +170,10 @@ def drive(store: everstep.Store, flow: Any, world: World, id: str = "r", most: i
 
 def answer_all(store: everstep.Store) -> None:
     """Answer the open gates of all runs."""
-    for run in store.runs():
+    for run in store.runs(status="waiting"):
+        posted = {letter.name for letter in store.backend.letters(run.id)}
         for gate in store.gates(run.id):
-            if not gate.answered and run.status == "waiting":
+            if gate.open and f"answer:{gate.address}" not in posted:
                 store.answer(run.id, gate.address, f"yes to {gate.name}")
 
 

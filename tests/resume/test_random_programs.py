@@ -1,7 +1,7 @@
 """A search for programs that a resume does not treat as promised: random programs, killed at every commit, judged by a model.
 
 Promises: the way taken is the recorded way; a finished step is never called again; a failed one is called again only if nothing was recorded after it
-where it was seen; compensation is never undone; the end is that of the undisturbed run; nothing hangs.
+where it was seen; compensation is never undone; the end is that of the undisturbed run; a child whose call was cancelled is cancelled; nothing hangs.
 """
 
 import threading
@@ -13,11 +13,12 @@ from programs import AsyncEnv, Env, Maker, Model, arun_program, broken_in, is_co
 from situations import DEEP, Down, Kill, Kills, World, drive, journal
 
 import everstep
-from everstep.errors import NonDeterminism
+from everstep.errors import EverstepError, NonDeterminism
 from everstep.runtime import run as run_module
 from everstep.runtime.engine.branches import Branches
 from everstep.runtime.engine.completions import Completions
 from everstep.runtime.engine.driver import Driver
+from everstep.runtime.steps import adrive as asteps
 
 SECONDS = 30.0  # for one program with all its kills
 counts: Counter[str] = Counter()
@@ -51,6 +52,7 @@ class Trial:
             kills = Kills(store, self.world)
             self.end = ended(drive(store, self.flow(), self.world, most=40))
             self.judge_compensation(store)
+            self.judge_children(store)
             assert store.verify("full").ok
         if not is_concurrent(self.program):
             model = Model(self.world.broken)
@@ -74,6 +76,7 @@ class Trial:
             again = set(Counter(self.world.calls) - Counter(kill.calls))
             self.judge_calls(before, again)
             self.judge_compensation(store)
+            self.judge_children(store)
             assert not isinstance(outcome.error, NonDeterminism), outcome.error
             if not unsettled:
                 self.judge_end(outcome)
@@ -126,6 +129,17 @@ class Trial:
                 late = undone is not None and name in ends and ends[name][0] > undone and ends[name][1] == "succeeded"
                 assert not late, f"{name} succeeded after it was compensated"
 
+    def judge_children(self, store: everstep.Store) -> None:
+        """No child outlives a caller that has succeeded. One of a caller that failed may run again with it."""
+        runs = {run.id: run for run in store.runs()}
+        left = [
+            run.id
+            for run in runs.values()
+            if run.status in ("running", "waiting") and run.parent and runs[run.parent].status == "succeeded"
+        ]
+        counts["cancelled children"] += sum(run.status == "cancelled" for run in runs.values())
+        assert not left, f"{left} were left behind by their callers"
+
 
 def has_unsettled_child(store: everstep.Store) -> bool:
     """Whether a child has failed. If its caller has not recorded that, it runs again, which may end better."""
@@ -175,7 +189,7 @@ def caught(form: str, most: int = 60) -> int:
     for seed in range(most):
         try:
             search(seed, form, 1000)
-        except AssertionError:
+        except (AssertionError, EverstepError):
             return seed
     raise AssertionError("the search did not notice")
 
@@ -207,5 +221,19 @@ def test_canary_ends_in_the_order_of_calls_are_caught(monkeypatch: pytest.Monkey
 
 
 def test_canary_cancelled_steps_without_a_record_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(globals(), "SECONDS", 6.0)  # a step of 30 seconds that is called again is noticed as one that hangs
     monkeypatch.setattr(Driver, "_give_up", lambda self, ticket: self._flight.pop(ticket.address, None))
     assert caught("concurrent") >= 0
+
+
+def test_canary_children_that_outlive_a_cancelled_call_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Driver, "_cancel_lost", lambda self: self._lost.clear())
+    monkeypatch.setattr(Driver, "_cancel_left_behind", lambda self: None)
+    monkeypatch.setattr(asteps, "_cancel_children_of", lambda ticket: None)
+    with pytest.raises(AssertionError, match="left behind"):
+        search_all(range(20))
+
+
+def search_all(seeds: range) -> None:
+    for seed in seeds:
+        search(seed, "concurrent", 12)

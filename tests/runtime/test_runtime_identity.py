@@ -204,7 +204,7 @@ def test_a_function_without_a_name_needs_one(store: everstep.Store, d: Driver) -
 
 def test_what_is_no_function_is_refused(store: everstep.Store) -> None:
     with store.run("r") as run:
-        with pytest.raises(InvalidArgument, match="no function"):
+        with pytest.raises(InvalidArgument, match="must be a function, got 5"):
             run.step("a", 5)
         with pytest.raises(InvalidArgument):
             run.step("a")

@@ -20,6 +20,7 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "PrunedCheckpoint": ("r", 3, (2, 9)),
     "AlreadyQueued": ("mail", "one", "r"),
     "RunDeleted": ("r",),
+    "NoResult": ("r", "waiting", "run r is waiting"),
     "LeaseHeld": ("r", "host", 7, "then", "later"),
     "DamagedRecord": ("r", 3, "it is gone"),
     "IllegalTransition": ("r", "cancelled", "running"),

@@ -23,7 +23,7 @@ def tell(error: BaseException, arguments: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     debug, as_json = "--debug" in arguments, "--json" in arguments
     if isinstance(error, click.ClickException):
-        return _tell_usage(error, as_json)
+        return _tell_usage(error, as_json, arguments)
     if isinstance(error, (KeyboardInterrupt, click.Abort)):
         sys.stderr.write("\ninterrupted\n")
         return exit_codes.INTERRUPTED
@@ -108,12 +108,29 @@ def _word(text: str, name: str) -> str:
     return _WORDS.get(text) or quote(text.strip("'"))
 
 
-def _tell_usage(error: click.ClickException, as_json: bool) -> int:
+def _tell_usage(error: click.ClickException, as_json: bool, arguments: list[str]) -> int:
     if isinstance(error, click.exceptions.NoArgsIsHelpError) and not as_json:
         sys.stderr.write(f"{error.format_message()}\n")  # the help of a group of commands that was called without one
     else:
-        _say(error.format_message(), _usage(getattr(error, "ctx", None)), "usage", as_json)
+        _say(error.format_message(), _moved(error, arguments) or _usage(getattr(error, "ctx", None)), "usage", as_json)
     return error.exit_code
+
+
+def _moved(error: click.ClickException, arguments: list[str]) -> str:
+    """The command as it should have been typed, if an option stands before it that belongs after it."""
+    context = getattr(error, "ctx", None)
+    if not isinstance(error, click.NoSuchOption) or context is None or not isinstance(context.command, click.Group):
+        return ""
+    at = next((n for n, word in enumerate(arguments) if word in context.command.list_commands(context)), None)
+    command = None if at is None else context.command.get_command(context, arguments[at])
+    if at is None or command is None:
+        return ""
+    before, after = arguments[:at], arguments[at + 1 :]
+    if not any(before[0].partition("=")[0] in option.opts for option in command.params):
+        return ""
+    needed = [] if after else [str(one.make_metavar(context)) for one in command.params if isinstance(one, click.Argument) and one.required]
+    said = " ".join([*map(quote, [arguments[at], *before, *after]), *needed])
+    return f"Options come after the command: `everstep {Redactor.default().text(said)}`."  # an URL may hold a password
 
 
 def _usage(context: click.Context | None) -> str:

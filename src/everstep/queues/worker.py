@@ -132,7 +132,9 @@ class Worker:
         self._heard: int | None = None  # a signal that nobody was told of yet
 
     def run(self, until_idle: bool = False) -> None:
-        """Work until somebody stops it; with `until_idle`, until nothing is left that could be done now or later without anybody's help.
+        """Work until somebody stops it; with `until_idle`, until nothing is left that this worker could drive.
+
+        It then waits for runs of its queues that get ready later. A run outside of queues counts only if it is due now, or its process died.
 
         Raises StoreFailed when the disk failed under a SQLite store, which this process can then no longer write: open the store again.
         """
@@ -169,7 +171,7 @@ class Worker:
             self._tell_of_signal()
             busy = True
             try:
-                busy = self._work(crew) or (until_idle and self._has_more())
+                busy = self._work(crew) or (until_idle and self._has_more(crew))
             except StoreClosed:
                 raise
             except EverstepError as error:  # the store may be back soon, and nothing is lost meanwhile
@@ -210,17 +212,23 @@ class Worker:
                 job.told_to_stop = True
                 signals.stop_idle(job.attempt.run)
 
-    def _has_more(self) -> bool:
-        """Whether something gets ready by itself that can be driven here."""
+    def _has_more(self, crew: Crew) -> bool:
+        """Whether something can be driven here: a run of a queue that gets ready by itself, or one outside of queues that is due now."""
         if self._store.keeper.owes:
             return True  # runs that the store failed under, and that are not given back yet
-        now, known = time.monotonic(), set(flows.known())
         for place in [place for queue in self.queues for place in self._store.backend.places(queue)]:
-            if place.ready is not None and (place.run in self._broken or self._left.get(place.run, 0.0) - now <= LOOK_SECONDS):
-                row = self._store.backend.run(place.run)
-                if row is not None and row.workflow in known:
-                    return True
-        return False
+            if place.ready is not None and self._can_take(self._store.backend.run(place.run)):
+                return True
+        if self.stopping or not self._recover:
+            return False
+        adopted = time.monotonic() >= self._lenient_until and self._adopt(crew)
+        return self._wake(crew) or adopted
+
+    def _can_take(self, row: RunRow | None) -> bool:
+        """Whether a run can be driven here, now or in a moment."""
+        if row is None or row.workflow not in flows.known():
+            return False
+        return row.id in self._broken or self._left.get(row.id, 0.0) - time.monotonic() <= LOOK_SECONDS
 
     def _begin(self, crew: Crew, claimed: Claimed) -> None:
         if claimed.row is None:
@@ -373,23 +381,32 @@ class Worker:
         for row in self._store.keeper.unknown():
             self._store.keeper.release(row)
 
-    def _wake(self, crew: Crew) -> None:
-        """Runs that wait outside of queues and whose time has come: children of others, and what a program started and left."""
-        for run in control.due(self._store, self.concurrency, outside=True):
-            row = self._store.backend.run(run)
-            if row is not None:
-                self._resume(crew, row)
+    def _wake(self, crew: Crew) -> bool:
+        """Runs that wait outside of queues and whose time has come: children of others, and what a program started and left.
 
-    def _adopt(self, crew: Crew) -> None:
-        """Runs outside of queues whose process died."""
+        Gives whether there are any for this worker. Those that it can't drive take no place from the others, nor do damaged ones.
+        """
+        found = False
+        for run in control.due_or_damaged(self._store):
+            row = self._store.backend.run(run)
+            if row is not None and self._can_take(row):
+                found = True
+                self._resume(crew, row)
+            if len(self.jobs) >= self.concurrency:
+                break
+        return found
+
+    def _adopt(self, crew: Crew) -> bool:
+        """Runs outside of queues whose process died. Gives whether there are any for this worker."""
         backend = self._store.backend
         held = {row.worker: row for _, row in backend.runs(Query(status=Status.RUNNING.value)) if row.worker is not None}
         dead = {worker for worker, row in held.items() if backend.holder(row) is None}
-        if not dead:
-            return
-        for _, row in backend.runs(Query(status=Status.RUNNING.value)):
-            if row.worker in dead and backend.place(row.id) is None:
+        found = False
+        for _, row in backend.runs(Query(status=Status.RUNNING.value)) if dead else ():
+            if row.worker in dead and self._can_take(row) and backend.place(row.id) is None:
+                found = True
                 self._resume(crew, row)
+        return found
 
     def _resume(self, crew: Crew, row: RunRow) -> None:
         free = len(self.jobs) < self.concurrency and not self._suspects.one_is_alone(self._store.backend, self.jobs)

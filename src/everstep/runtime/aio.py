@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from everstep.runtime.driving_store import Host
 
 PATIENCE = 0.2  # seconds
+_MOST_SECONDS = 5.0  # that a cancelled task waits for the thread that opens or leaves its run
 
 
 class _Bridge:
@@ -103,6 +104,11 @@ class _Save:
             self.future.set_exception(error)
 
 
+async def _soon(done: asyncio.Future[Any]) -> None:
+    """Wait for a thread that opens or leaves a run, in a task that was cancelled: whoever cancelled it then finds the run closed."""
+    await asyncio.wait([done], timeout=_MOST_SECONDS)
+
+
 def _task_here() -> Any:
     """The task that the calling code is in, if it is in one."""
     loop = _get_running_loop()
@@ -137,6 +143,7 @@ class AsyncRun:
             await asyncio.shield(entering)
         except asyncio.CancelledError:  # the thread can't be stopped: give the lease back when it has got it
             entering.add_done_callback(lambda done: None if done.cancelled() or done.exception() else run._abandon())
+            await _soon(entering)
             raise
         handle = cls(run)
         run._owner = get_ident()
@@ -159,8 +166,12 @@ class AsyncRun:
             abandoned.leave(run, error)
             owner.leave(run._root)
             return
+        leaving = offload(run._leave, error)
         try:
-            await asyncio.shield(offload(run._leave, error))
+            await asyncio.shield(leaving)
+        except asyncio.CancelledError:
+            await _soon(leaving)
+            raise
         finally:
             completions.end()
             owner.leave(run._root)
@@ -222,7 +233,7 @@ class AsyncRun:
 
     def step(
         self,
-        name: Any,
+        name: Any = ABSENT,
         function: Any = ABSENT,
         /,
         *args: Any,

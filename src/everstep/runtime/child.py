@@ -7,6 +7,7 @@ from collections.abc import Callable
 from hashlib import sha256
 from typing import Any, cast
 
+from everstep.backends.contract.core import Query
 from everstep.errors import (
     LeaseHeld,
     RunExists,
@@ -85,10 +86,44 @@ def _child(flow: Workflow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
             if not run._mode.by_hand and _was_given_up(store, row):
                 return recorded(store, row)  # another try would kill this process, too
             return resume(store, id, None, "normal", False, options)
+        if row is not None and _was_cancelled_by_caller(store, row):
+            return resume(store, id, None, "normal", False, {**options, "revived": True})
         fields = {"parent": run.id, "parent_number": CHILD, "session": run._open()[0].session}
         return start(store, flow, args, kwargs, id, {"fields": fields, **options})
     finally:
         frame.reset(token)
+
+
+CANCELLED_BY_CALLER = "its caller cancelled the call"
+
+
+def cancel_child(run: Any, address: str) -> None:
+    """Cancel the child run of a call that the program cancelled, if it has not ended. Done twice, it counts once."""
+    from everstep.runtime.waits import control
+
+    store = cast(Host, run._store)
+    row = store.backend.run(child_id(run.id, address))
+    if row is not None and row.parent == run.id and row.parent_number == CHILD:
+        control.cancel_for_caller(store, row, CANCELLED_BY_CALLER)
+
+
+def cancel_open_children(run: Any) -> None:
+    """Cancel the child runs of a caller that returns without them."""
+    from everstep.runtime.waits import control
+
+    store = cast(Host, run._store)
+    for status in (Status.RUNNING, Status.WAITING):
+        for _, row in store.backend.runs(Query(parent=run.id, status=status.value)):
+            if row.parent_number == CHILD:
+                control.cancel_for_caller(store, row, CANCELLED_BY_CALLER)
+
+
+def _was_cancelled_by_caller(store: Host, row: RunRow) -> bool:
+    """Whether a child run was cancelled because its caller cancelled the call. If the caller makes the call again, the child runs again, too."""
+    if row.status != Status.CANCELLED:
+        return False
+    found = newest_of(store.backend, row, Kind.STATUS)
+    return found is not None and said_in(found).get("reason") == f"cancel: {CANCELLED_BY_CALLER}"
 
 
 def _was_given_up(store: Host, row: RunRow) -> bool:

@@ -21,7 +21,8 @@ from everstep.records import Kind, Record
 from everstep.runtime.engine import owner
 from everstep.runtime.engine.context import Frame
 from everstep.runtime.report import Report
-from everstep.runtime.steps.options import ABSENT, StepOptions
+from everstep.runtime.steps.drive import no_function
+from everstep.runtime.steps.options import ABSENT, StepOptions, check_items
 from everstep.runtime.waits.gates import NONE
 from everstep.store.views import Checkpoint
 
@@ -71,15 +72,26 @@ class OffRun:
         return plain(*args, **kwargs)
 
     def step(
-        self, name: Any, function: Any = ABSENT, /, *args: Any, key: Any = None, retry: Any = None, timeout: Any = None, **kwargs: Any
+        self,
+        name: Any = ABSENT,
+        function: Any = ABSENT,
+        /,
+        *args: Any,
+        key: Any = None,
+        retry: Any = None,
+        timeout: Any = None,
+        **kwargs: Any,
     ) -> Any:
+        called = function if isinstance(name, str) else name
+        if not callable(called):
+            raise no_function(name if isinstance(name, str) else None, called)
         self._used["steps"] += 1
         if isinstance(name, str):
             return function(*args, **kwargs)
         return name(**kwargs) if function is ABSENT else name(function, *args, **kwargs)
 
     def map(self, function: Callable[..., Any], items: Iterable[Any], concurrency: int = 8) -> list[Any]:
-        return [self.step(function, item) for item in items]
+        return [self.step(function, item) for item in check_items(items)]
 
     def checkpoint(self, note: Any = None, tags: Any = (), meta: Any = None, state: Any = None) -> Checkpoint:
         if state is not None:
@@ -132,7 +144,15 @@ class AsyncOffRun:
         setattr(self._run, name, value)
 
     async def step(
-        self, name: Any, function: Any = ABSENT, /, *args: Any, key: Any = None, retry: Any = None, timeout: Any = None, **kwargs: Any
+        self,
+        name: Any = ABSENT,
+        function: Any = ABSENT,
+        /,
+        *args: Any,
+        key: Any = None,
+        retry: Any = None,
+        timeout: Any = None,
+        **kwargs: Any,
     ) -> Any:
         result = self._run.step(name, function, *args, **kwargs)
         return await result if inspect.isawaitable(result) else result

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from everstep.backends.contract.core import Query
-from everstep.errors import (
-    EverstepError,
-)  # fmt: skip
+from everstep.errors import NoResult
 from everstep.fields import Shape, field
 from everstep.records import CHILD, Kind, RunRow, Status
 from everstep.runtime.driving_store import Host
-from everstep.runtime.engine.replay import content
+from everstep.runtime.engine.driver import told
+from everstep.runtime.engine.replay import content, whole
 from everstep.runtime.report import Report
+from everstep.runtime.waits.gates import verified_letter
 from everstep.store.gates import Gate, open_gates
-from everstep.store.journal.entries import RUNNING, list_steps, load_result
+from everstep.store.journal.entries import RUNNING, load_result
 from everstep.store.load import newest_of
 from everstep.store.refs import verified
 
@@ -47,18 +47,22 @@ class Outcome(Shape):
         if self.status == Status.SUCCEEDED:
             return self.result
         if self.status == DIFFERS:
-            raise EverstepError(f"run {self.run!r} differs: {self.reason}", remedy="Read outcome.report: it shows where.")
+            raise NoResult(self.run, self.status, f"run {self.run!r} differs: {self.reason}", remedy="Read outcome.report: it shows where.")
         if self.error is not None:
             raise self.error
-        if self.status == Status.CANCELLED:
-            raise EverstepError(
-                f"run {self.run!r} was cancelled" + (f": {self.reason}" if self.reason else ""),
-                remedy=f"A cancelled run can't be resumed. Fork it instead: store.fork({self.run!r}), then store.resume of the fork.",
-            )
-        raise EverstepError(
-            f"run {self.run!r} is {self.status}" + (f": {self.reason}" if self.reason else ""),
-            remedy="Answer its gates or resume it: store.answer(...), store.resume(...), store.wake().",
+        was = "was cancelled" if self.status == Status.CANCELLED else f"is {self.status}"
+        raise NoResult(
+            self.run, self.status, f"run {self.run!r} {was}" + (f": {self.reason}" if self.reason else ""), remedy=self._way_to_a_result()
         )
+
+    def _way_to_a_result(self) -> str:
+        """What to do about a run that has no result."""
+        if self.status == Status.CANCELLED:
+            return f"A cancelled run can't be resumed. Fork it instead: store.fork({self.run!r}), then store.resume of the fork."
+        if self.status != Status.WAITING:
+            return f"Wait for its end: store.wait({self.run!r}). A queued run needs a worker."
+        answers = " ".join(f"Answer its gate: store.answer({gate.run!r}, {gate.address!r}, value)." for gate in self.gates[:3])
+        return f"{answers} Then, or when its time has come: store.resume({self.run!r}) or store.wake().".strip()
 
 
 def recorded(store: Host, row: RunRow, report: Report | None = None) -> Outcome:
@@ -75,18 +79,32 @@ def recorded(store: Host, row: RunRow, report: Report | None = None) -> Outcome:
     outcome.reason = said.get("reason")
     if row.status == Status.WAITING:
         outcome.gates = waited_for(store, row)
+        outcome.reason = _changed_since(store, row) or outcome.reason
     return outcome
+
+
+def _changed_since(store: Host, row: RunRow) -> str | None:
+    """Why a run waits, if its status record does not know: a pause came later, or the answer that it waits for has come."""
+    letters = {letter.name: letter for letter in store.backend.letters(row.id)}
+    if "pause" in letters:
+        return told(verified_letter(row, letters["pause"]))
+    if not any(name.startswith("answer:") for name in letters):
+        return None
+    come = [gate.address for gate in open_gates(store.backend, row) if f"answer:{gate.address}" in letters]
+    return f"the answer at gate {', '.join(map(repr, come))} has come" if come else None
 
 
 def waited_for(store: Host, row: RunRow) -> list[Gate]:
     """The open gates of a run, and of the children that it waits for."""
     from everstep.runtime.child import child_id
 
-    found = open_gates(store.backend, row)
+    posted = {letter.name for letter in store.backend.letters(row.id)}
+    found = [gate for gate in open_gates(store.backend, row) if f"answer:{gate.address}" not in posted]
     waiting = [child for _, child in store.backend.runs(Query(parent=row.id, status=Status.WAITING)) if child.parent_number == CHILD]
     if not waiting:
         return found
-    over = {child_id(row.id, step.address) for step in list_steps(store.backend, row) if step.status != RUNNING}
+    entries = whole(store.backend, row).entries  # it knows which failed calls are made again
+    over = {child_id(row.id, address) for address, one in entries.items() if one.body[0] != RUNNING and not one.body[12].get("next")}
     for child in reversed(waiting):
         if child.id not in over:
             found += waited_for(store, verified(child))

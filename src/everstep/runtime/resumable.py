@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from everstep.backends.contract.core import Backend
+from everstep.backends.contract.core import Backend, Query
 from everstep.clock import clock
 from everstep.errors import EverstepError
 from everstep.fields import Shape, field
-from everstep.records import RunRow, Status
+from everstep.records import CHILD, RunRow, Status
 from everstep.runtime import workflow
 from everstep.runtime.driving_store import Host
-from everstep.store.gates import open_gates
+from everstep.runtime.outcome import waited_for
 from everstep.store.journal.entries import read
 from everstep.store.load import load
 from everstep.store.refs import find_run
@@ -33,7 +33,7 @@ def can_resume(store: Host, run_id: str) -> Resumable:
     broken = _journal(store.backend, row)
     if broken is not None:
         return Resumable(row.id, [broken])  # nothing else can be told of it
-    reasons = (_status(store.backend, row), _definition(store, row), _waits(store.backend, row))
+    reasons = (_status(store.backend, row), _definition(store, row), _waits(store, row))
     return Resumable(row.id, [reason for reason in reasons if reason])
 
 
@@ -63,8 +63,17 @@ def _definition(store: Host, row: RunRow) -> str | None:
     return None
 
 
-def _waits(backend: Backend, row: RunRow) -> str | None:
-    if row.status != Status.WAITING or row.id in backend.due(clock.now_us()):
+def _waits(store: Host, row: RunRow) -> str | None:
+    """What a resume would wait for again. A pause is no reason: a resume lifts it."""
+    if row.status != Status.WAITING or _has_news(store.backend, row, clock.now_us()):
         return None
-    gates = open_gates(backend, row)
-    return f"it waits for an answer at {', '.join(gate.address for gate in gates)}" if gates else None
+    gates = [gate.address if gate.run == row.id else f"{gate.address} of run {gate.run}" for gate in waited_for(store, row)]
+    return f"it waits for an answer at {', '.join(gates)}" if gates else None
+
+
+def _has_news(backend: Backend, row: RunRow, now: int) -> bool:
+    """Whether an answer or a time that a run waits for has come, or one of its children."""
+    if any(letter.due is not None and letter.due <= now for letter in backend.letters(row.id)):
+        return True
+    children = backend.runs(Query(parent=row.id, status=Status.WAITING))
+    return any(child.parent_number == CHILD and _has_news(backend, child, now) for _, child in children)

@@ -29,6 +29,7 @@ from everstep.errors import (
     LostLease,
     RunClosed,
     RunExists,
+    Waiting,
 )
 from everstep.ids import check_id
 from everstep.records import Kind, Record, RunRow, Status
@@ -47,7 +48,7 @@ from everstep.runtime.limits import deaths, signals
 from everstep.runtime.limits.account import Account
 from everstep.runtime.limits.children_used import know_children
 from everstep.runtime.steps.drive import Ticket, begin, call, value_body
-from everstep.runtime.steps.options import ABSENT, check_name
+from everstep.runtime.steps.options import ABSENT, check_items, check_name
 from everstep.runtime.waits import gates
 from everstep.snapshot.saver import Saver
 from everstep.store.chain import Chain
@@ -259,17 +260,19 @@ class Run(Driver):
     def _say_running(self) -> None:
         row, _ = self._open()
         about, is_new = self._as_driver()
-        if "cancel" in self._letters:
+        revived = self._mode.revived and row.status == Status.CANCELLED
+        if "cancel" in self._letters and not revived:
             reason = told(self._letters["cancel"])
             ending = Ending(Status.CANCELLED, reason=reason)
             end(self, ending)
             tell_caller(self, ending)
             raise Interrupted(row.id, reason)
-        self._read += [name for name in self._letters if name in ("pause", "retry", START) or name.startswith("child:")]
+        obeyed = ("pause", "retry", START, "cancel") if revived else ("pause", "retry", START)
+        self._read += [name for name in self._letters if name in obeyed or name.startswith("child:")]
         if row.status == Status.RUNNING and not self._read and not is_new:
             return
         chain = Chain(self._store.framer, row, row)
-        chain.status(Status.RUNNING, worker=self._worker, **about)
+        chain.status(Status.RUNNING, revived, worker=self._worker, **about)
         commit = self._carry(chain.commit())
         self._store.backend.commit(commit)
         self._row = commit.run
@@ -384,7 +387,7 @@ class Run(Driver):
         return Checkpoint(Record(row.id, 0, _CHECKPOINT, row.epoch, clock.now_us(), 0, None, (), None, None, b"", b""))
 
     def step(
-        self, name: str | Callable[..., Any], function: Any = ABSENT, /, *args: Any, key: Any = None, retry: Any = None,
+        self, name: str | Callable[..., Any] = ABSENT, function: Any = ABSENT, /, *args: Any, key: Any = None, retry: Any = None,
         timeout: float | None = None, **kwargs: Any,
     ) -> Any:  # fmt: skip
         """Call a function and record its result: `run.step("name", function, *args)` or `run.step(function, *args)`.
@@ -408,7 +411,7 @@ class Run(Driver):
         if type(concurrency) is not int or concurrency < 1:
             raise InvalidArgument(f"concurrency={concurrency!r:.60} is no whole number from 1 on")
         here = self._here()
-        return [begin(self, here, function, ABSENT, (item,), {}, {}) for item in items]
+        return [begin(self, here, function, ABSENT, (item,), {}, {}) for item in check_items(items)]
 
     @property
     def _ticket(self) -> Ticket:
@@ -545,6 +548,10 @@ class Run(Driver):
                 give_back(self)
                 self._tell_broken(self._failure, error)
                 return
+            if error is None and self._async and self._mode.workflow:
+                self._cancel_left_behind()
+            if self._lost and (error is None or isinstance(error, (Exception, Waiting))):
+                self._cancel_lost()
             ending = ending_of(self, error)
             tell_caller(self, ending)
             built = announce(self, ending)

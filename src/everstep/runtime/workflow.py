@@ -34,6 +34,7 @@ from everstep.errors import (
     StoreError,
     Suspended,
     UnknownWorkflow,
+    Unstorable,
 )  # fmt: skip
 from everstep.ids import check_id, new_id
 from everstep.records import Kind, RunRow, Status
@@ -41,7 +42,7 @@ from everstep.runtime.driving_store import Host
 from everstep.runtime.engine.driver import republish
 from everstep.runtime.engine.ending import stopped_by
 from everstep.runtime.engine.journal_writer import TROUBLE
-from everstep.runtime.engine.options import Mode, Replay
+from everstep.runtime.engine.options import Mode, Replay, check_limits
 from everstep.runtime.engine.owner import place
 from everstep.runtime.engine.replay import content
 from everstep.runtime.hooks import Hooks
@@ -187,9 +188,10 @@ def start(store: Host, function: Any, args: tuple[Any, ...], kwargs: dict[str, A
 
 def first_words(store: Host, name: str, stored: Stored, flow: Workflow | None = None) -> tuple[dict[str, Any], list[tuple[bytes, bytes]]]:
     """What the first record of a run says, and the chunks that belong to it. Without a workflow, nobody here knows more of it than its name."""
+    digest = digest_of(*stored, name)
     form, body, chunks = result_body([list(stored[0]), stored[1]], "arguments", store.framer.wrap)
     about = {
-        "workflow": name, "version": flow and flow.version, "input_digest": digest_of(*stored), "definition": flow and definition_of(store, flow),
+        "workflow": name, "version": flow and flow.version, "input_digest": digest, "definition": flow and definition_of(store, flow),
         "input": [form, body],
     }  # fmt: skip
     return about, chunks
@@ -204,9 +206,14 @@ def definition_of(store: Host, flow: Workflow) -> str:
     return flow.definition if store._mask is None else store._mask.source(flow.definition)
 
 
-def digest_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
+def digest_of(args: tuple[Any, ...], kwargs: dict[str, Any], name: str = "") -> bytes:
     """What an input is known by."""
-    return sha256(encode([list(args), kwargs], "arguments")).digest()[:16]
+    try:
+        return sha256(encode([list(args), kwargs], f"arguments of the workflow {name}")).digest()[:16]
+    except Unstorable:
+        for which, value in (*enumerate(args, 1), *kwargs.items()):
+            encode(value, f"argument {which} of the workflow {name}")  # says which one it is
+        raise
 
 
 def _known_before(outcome: Outcome) -> Outcome:
@@ -247,7 +254,7 @@ async def _acall_plain(flow: Workflow, run: Any, args: tuple[Any, ...], kwargs: 
 
 def same_input(store: Host, flow: Workflow, args: tuple[Any, ...], kwargs: dict[str, Any], digest: Any) -> bool:
     """Whether a recorded input is this one, be it written in another way."""
-    if digest == digest_of(*as_stored(store, flow, args, kwargs)):
+    if digest == digest_of(*as_stored(store, flow, args, kwargs), flow.name):
         return True
     from everstep.runtime.steps.spelling import spellings
 
@@ -316,7 +323,10 @@ def attempt_of(store: Host, run_id: str, from_step: str | None, replay: Replay, 
     """The attempt to resume a run. It has read from the store all that it needs to begin."""
     if replay not in get_args(Replay):  # also of a run that has ended: a misspelt validation must not look like a clean one
         raise InvalidArgument(f"replay must be one of {', '.join(get_args(Replay))}, got {replay!r:.60}")
+    check_limits(options.get("budget"), options.get("timeout"))
     row = find_run(store.backend, run_id)
+    if options.get("accept"):
+        _refuse_unknown_steps(store, row, options["accept"])
     said = beginning(store, row)
     flow = _workflow_of(row, said)
     changed = definition_change(store, row, flow, said, anyway)
@@ -328,10 +338,20 @@ def attempt_of(store: Host, run_id: str, from_step: str | None, replay: Replay, 
         if replay == "republish":
             republish(store.hook_registry, read(store.backend, row, 1))
         return _Ended(flow, recorded(store, row))
-    elif row.status == Status.CANCELLED and replay != "validate":
+    elif row.status == Status.CANCELLED and replay != "validate" and not options.get("revived"):
         raise IllegalTransition(row.id, row.status, Status.RUNNING)
     args, kwargs = _input(store, row, said)
     return Attempt(store, flow, row.id, args, kwargs, {**options, "replay": replay, "seen": row.head_seq}, changed)
+
+
+def _refuse_unknown_steps(store: Host, row: RunRow, accept: frozenset[str]) -> None:
+    """A misspelt address would accept nothing, unnoticed."""
+    unknown = accept - {record.note for record in read(store.backend, row, 1) if record.kind == Kind.STEP}
+    if unknown:
+        raise InvalidArgument(
+            f"accept must name recorded steps of run {row.id!r}, got {', '.join(map(repr, sorted(unknown)))}",
+            remedy=f"Give addresses as store.steps({row.id!r}) shows them: accept=['ask#0'].",
+        )
 
 
 def take_up(store: Host, claimed: Claimed, max_deaths: int = MAX_DEATHS) -> Attempt:

@@ -95,9 +95,9 @@ class Chain:
             self.add(BASE, saved.base)
             self.chunks(saved.chunks)
 
-    def status(self, status: Status, **about: Any) -> None:
-        """A change of status; one that makes no sense is refused."""
-        if status.value not in _NEXT[self._row.status]:
+    def status(self, status: Status, revived: bool = False, /, **about: Any) -> None:
+        """A change of status; one that makes no sense is refused. `revived`: the run was cancelled by its caller, which calls it again."""
+        if status.value not in _NEXT[self._row.status] and not revived:
             raise IllegalTransition(self._row.id, self._row.status, status.value)
         self._row.status = status.value
         self.add(STATUS, packb({"status": status.value, **about}))

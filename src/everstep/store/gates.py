@@ -25,6 +25,12 @@ class Gate(Shape, frozen=True):
     answered: bool = False
     answer: Any = None
     by: str | None = None
+    cancelled: bool = False
+
+    @property
+    def open(self) -> bool:
+        """Whether the run waits for an answer to it: it has none, and the program did not cancel it."""
+        return not self.answered and not self.cancelled
 
     @property
     def name(self) -> str:
@@ -50,7 +56,7 @@ def list_gates(backend: Backend, row: RunRow) -> list[Gate]:
 
 
 def open_gates(backend: Backend, row: RunRow) -> list[Gate]:
-    return [gate for gate in list_gates(backend, row) if not gate.answered]
+    return [gate for gate in list_gates(backend, row) if gate.open]
 
 
 def _asked(row: RunRow, record: Record, address: str, body: list[Any]) -> Gate:
@@ -59,6 +65,8 @@ def _asked(row: RunRow, record: Record, address: str, body: list[Any]) -> Gate:
 
 def _answered(row: RunRow, record: Record, address: str, body: list[Any], gate: Gate | None) -> Gate:
     known = gate or Gate(row.id, address, None, None, when(record.at))
+    if body[2].get("cancelled"):
+        return Gate(row.id, address, known.ask, known.schema, known.asked_at, known.deadline, cancelled=True)
     return Gate(
         row.id, address, known.ask, known.schema, known.asked_at, known.deadline, True,
         None if body[2].get("expired") else decode(body[0]), body[1],

@@ -84,7 +84,7 @@ def gates(ctx: click.Context) -> list[Any]:
     """The gates that the run which was named waits at."""
     try:
         with _opened(ctx) as store:
-            return [gate for gate in store.gates(ctx.params["run"]) if not gate.answered]
+            return [gate for gate in store.gates(ctx.params["run"]) if gate.open]
     except Exception:  # noqa: BLE001 - as above
         return []
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from everstep.cli.draw.values import dumps, to_json
 from everstep.codec.values import decode, encode
-from everstep.errors import EverstepError
+from everstep.errors import EverstepError, InvalidArgument
 
 _NATIVE = frozenset({str, int, float, bool, type(None), bytes, complex})
 
@@ -25,6 +25,7 @@ def from_json(value: Any) -> Any:
         return [from_json(item) for item in value]
     if not isinstance(value, dict):
         return value
+    _refuse_repeated(value)
     found = _tagged(value) if any(key.startswith("$") for key in value) else None
     return {key: from_json(item) for key, item in value.items()} if found is None else found[0]
 
@@ -49,6 +50,32 @@ def _dict(pairs: Any) -> Any:
     if len(made) != len(pairs):
         raise ValueError
     return made
+
+
+def _refuse_repeated(value: dict[str, Any]) -> None:
+    """A dict that has a key twice is a mistake of whoever wrote it, and one of the values would be lost."""
+    repeated = _repeated(value)
+    if repeated is not None:
+        raise InvalidArgument(
+            f"$dict must have each key once, got {dumps(repeated[0])[:60]} twice", remedy="Leave one of them out. Nothing was written."
+        )
+
+
+def _repeated(value: dict[str, Any]) -> tuple[Any] | None:
+    """The key that a `$dict` has twice, in a tuple."""
+    pairs = value.get("$dict") if len(value) == 1 else None
+    if not isinstance(pairs, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
+        return None
+    seen: set[Any] = set()
+    for key, _ in pairs:
+        try:
+            made = _key(key)
+            if made in seen:
+                return (key,)
+            seen.add(made)
+        except (EverstepError, TypeError, RecursionError):
+            return None  # no dict has such a key, so it is no tag
+    return None
 
 
 def _key(value: Any) -> Any:
@@ -97,4 +124,4 @@ def reconciled(stored: Any, given: Any) -> Any:
 
 def is_tag(value: dict[str, Any]) -> bool:
     """Whether an object would be taken for a tag."""
-    return any(key.startswith("$") for key in value) and _tagged(value) is not None
+    return any(key.startswith("$") for key in value) and (_tagged(value) is not None or _repeated(value) is not None)

@@ -29,7 +29,7 @@ def command(app: App, run: str, gate: str | None, value: str | None, by: str | N
     """Answer GATE of RUN with VALUE (JSON or text). Without a gate, the gates that wait are listed."""
     with app.open() as store:
         run = to_change(store, run)
-        waiting = [found for found in store.gates(run) if not found.answered]
+        waiting = [found for found in store.gates(run) if found.open]
         if gate is None:
             _list(app, run, waiting)
             return

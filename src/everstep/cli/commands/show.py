@@ -61,7 +61,7 @@ def _used(used: dict[str, float]) -> str:
 
 def _run(app: App, store: Any, run: Any, limit: int) -> None:
     checkpoints = store.checkpoints(run.id, limit=limit)
-    gates = [gate for gate in store.gates(run.id) if not gate.answered] if run.status == "waiting" else []
+    gates = [gate for gate in store.gates(run.id) if gate.open] if run.status == "waiting" else []
     forks = store.runs(parent=run.id, limit=_MANY)
     task, place = places.of(store, run)
     if app.out.as_json:

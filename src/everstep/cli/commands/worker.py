@@ -33,7 +33,7 @@ from everstep.runtime.workflow import known
     help="Where to take runs from; may be given several times.",
 )
 @click.option("--concurrency", type=click.IntRange(1), default=8, show_default=True, metavar="N", help="How many runs to drive at once.")
-@click.option("--until-idle", is_flag=True, help="End when nothing is left that could be done now or later.")
+@click.option("--until-idle", is_flag=True, help="End when nothing is left that this worker could drive.")
 @click.option(
     "--no-recover", is_flag=True, help="Leave runs outside of queues alone: those whose process died, and those whose time has come."
 )

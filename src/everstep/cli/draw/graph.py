@@ -37,8 +37,12 @@ def _nodes(store: Any, run: str) -> list[Node]:
     for step in store.steps(run):
         found[step.address] = (step.started, Node(step.address, "skipped" if step.skipped else step.status))
     for gate in store.gates(run):
-        found[gate.address] = (gate.asked_at, Node(gate.address, "succeeded" if gate.answered else "waiting", "gate"))
+        found[gate.address] = (gate.asked_at, Node(gate.address, _status_of(gate), "gate"))
     return [node for _, node in sorted(found.values(), key=lambda pair: pair[0])][:_MOST]
+
+
+def _status_of(gate: Any) -> str:
+    return "cancelled" if gate.cancelled else "succeeded" if gate.answered else "waiting"
 
 
 def _edges(nodes: list[Node]) -> list[tuple[int, int, bool]]:

@@ -68,7 +68,7 @@ def _say(app: App, outcome: Any, modules: Sequence[str]) -> None:
     if outcome.report.kept or outcome.report.executed or outcome.report.differences:
         app.out.say(safe(app.redactor.text(str(outcome.report)), lines=True), "dim")
     for gate in outcome.gates:
-        if not gate.answered:
+        if gate.open:
             app.out.say(f"gate {safe(gate.name)}: {cell(app.hidden(gate.ask) or '', 400)}", "yellow")
             choice = shown(gate.choices[0], 60).strip('"') if gate.choices else "VALUE"
             app.out.say(f"  everstep answer {gate.run} {safe(gate.name)} {choice}", "dim")

@@ -13,7 +13,7 @@ _SIGNS = {
     "run_created": ("●", "bold"), "run_forked": ("●", "bold"), "run_running": ("▶", "cyan"), "run_waiting": ("◇", "yellow"),
     "run_succeeded": ("■", "green"), "run_failed": ("■", "red"), "run_cancelled": ("■", "dim"), "step_succeeded": ("✓", "green"),
     "step_failed": ("✗", "red"), "step_retrying": ("↻", "yellow"), "step_started": ("…", "dim"), "checkpoint_created": ("◆", "blue"),
-    "gate_opened": ("?", "yellow"), "gate_answered": ("!", "green"), "gate_expired": ("!", "yellow"), "base_written": ("", None),
+    "gate_opened": ("?", "yellow"), "gate_answered": ("!", "green"), "gate_cancelled": ("✗", "dim"), "base_written": ("", None),
 }  # fmt: skip
 
 
@@ -53,7 +53,7 @@ class Timeline:
 
     def end(self) -> None:
         for gate in self._store.gates(self._run) if self._store.get(self._run).status == "waiting" else ():
-            if not gate.answered:
+            if gate.open:
                 self._out.say(f"waits for an answer: everstep answer {self._run} {safe(gate.name)} VALUE", "yellow")
 
     def _time(self, at: datetime) -> str:
@@ -103,5 +103,7 @@ class Timeline:
         name = cell(str(data.get("gate", "")), 60)
         if what == "opened":
             return f"gate {name}: {cell(data.get('ask') or '', 200)}"
+        if what == "cancelled":
+            return f"gate {name} cancelled by the program"
         by = f" by {cell(data['by'], 60)}" if data.get("by") else ""
         return f"gate {name} {what}{by}: {shown(data.get('value'), 200)}"

@@ -16,14 +16,14 @@ from everstep.errors import BadAnswer
 def answer_gates(app: App, run: str) -> bool:
     """Ask what a run waits for; gives False if the person left a question open."""
     with app.open() as store:
-        waiting = [gate for gate in store.gates(run) if not gate.answered] if store.get(run).status == "waiting" else []
+        waiting = [gate for gate in store.gates(run) if gate.open] if store.get(run).status == "waiting" else []
         return all(_answer(app, store, gate) for gate in waiting)
 
 
 def waits(app: App, run: str) -> bool:
     """Whether a run waits for an answer."""
     with app.open() as store:
-        return store.get(run).status == "waiting" and any(not gate.answered for gate in store.gates(run))
+        return store.get(run).status == "waiting" and any(gate.open for gate in store.gates(run))
 
 
 def _answer(app: App, store: Any, gate: Any) -> bool:

@@ -84,5 +84,5 @@ class Session:
             return False
         with self.app.open() as store:
             if command == "answer":
-                return any(first in (gate.name, gate.address) for gate in store.gates(str(self.current)) if not gate.answered)
+                return any(first in (gate.name, gate.address) for gate in store.gates(str(self.current)) if gate.open)
             return not store.runs(prefix=first, limit=1)

@@ -28,7 +28,7 @@ def of_gate(gate: Any, hidden: Any) -> dict[str, Any]:
     return {
         "run": gate.run, "gate": gate.name, "address": gate.address, "ask": hidden(gate.ask), "schema": to_json(hidden(gate.schema)),
         "asked_at": iso(gate.asked_at), "deadline": iso(gate.deadline) if gate.deadline else None, "answered": gate.answered,
-        "answer": to_json(hidden(gate.answer)), "by": gate.by,
+        "answer": to_json(hidden(gate.answer)), "by": gate.by, "cancelled": gate.cancelled,
     }  # fmt: skip
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
+from everstep.backends.contract.core import Commit
 from everstep.errors import EverstepError
 from everstep.records import CHILD, Kind, RunRow, Status
+from everstep.runtime.driving_store import Host
 from everstep.runtime.engine.ending import Ending
 from everstep.runtime.limits import signals
 from everstep.runtime.waits.wake_callers import tell
@@ -73,9 +75,27 @@ def end(run: Run, ending: Ending, saved: Saved | None = None) -> Checkpoint | No
     run._row = commit.run
     if ending.status in _ENDED and (commit.waiting or _has_caller(run)):
         tell(run._store.backend, run._store.framer, commit.run)
+    elif ending.status not in _ENDED and commit.waiting != _expected(run, commit):
+        _obey_late(run)
     if unsaved is not None:
         raise unsaved
     return next((Checkpoint(r) for r in commit.records if r.kind == _CHECKPOINT), None)
+
+
+def _expected(run: Run, commit: Commit) -> int:
+    """How many letters there are after a commit, if none came since this attempt last looked."""
+    return len(run._letters.keys() - set(commit.read) | {letter.name for letter in commit.letters})
+
+
+def _obey_late(run: Run) -> None:
+    """A cancellation that came while the attempt ended found its lease held, and nobody would read its letter."""
+    assert run._row is not None
+    letter = next((one for one in run._store.backend.letters(run._row.id) if one.name == "cancel"), None)
+    if letter is not None:
+        from everstep.runtime.waits.control import obey_cancel
+
+        obey_cancel(cast(Host, run._store), run._row, letter)
+        run._row = run._store.backend.run(run._row.id) or run._row
 
 
 def _has_caller(run: Run) -> bool:

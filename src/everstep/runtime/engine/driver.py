@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 MOST_NAMES = 32
 _CHECKPOINT, _STEP, _EVENT = Kind.CHECKPOINT.value, Kind.STEP.value, Kind.EVENT.value
-_UNTOLD = ("value_drawn", "step_started")  # records of steps that hooks are not told of, live neither
+_UNTOLD = ("value_drawn", "step_started", "gate_cancelled")  # records of steps that hooks are not told of, live neither
 _HOOKS_OF = {"step": ("after_step",), "checkpoint": ("after_checkpoint",), "answer": ("after_gate",), "gate": ("before_gate",)}
 
 
@@ -90,6 +90,7 @@ class Driver(Recorder):
         self._interrupted = False  # something asked the program to stop, and its tasks are being unwound
         self._diverged: NonDeterminism | None = None  # changed code asked for something else: a handler must not act on that
         self._given_up: dict[str, Entry] = {}  # the steps that the program cancelled
+        self._lost: set[str] = set()  # the calls of child runs among them: those runs are to be cancelled, too
         self._unsure = False  # the last attempt never gave the run back
         self._branches = Branches()
         self._base = 0
@@ -205,7 +206,7 @@ class Driver(Recorder):
         ticket.started = clock.now_us()
         mask = self._mask
         kept = result if mask is None else mask(result, f"result of {ticket.address}")
-        form, data, chunks = result_body(kept, ticket.address, self._store.framer.wrap)
+        form, data, chunks = result_body(kept, f"result of {ticket.address}", self._store.framer.wrap)
         ticket.record(SUCCEEDED, form, data, None, {"skipped": True}, chunks)
         with self._lock:
             self._read.append(letter.name)
@@ -380,7 +381,49 @@ class Driver(Recorder):
         with self._lock:
             self._entries.append(entry)
             self._given_up[ticket.address] = entry
+        self._lose_children(ticket)
         self._branches.cancelled(ticket.address, self._branch())
+
+    def _lose_children(self, ticket: Ticket) -> None:
+        """The program no longer waits for a step: the child runs that are driven in it are to be cancelled."""
+        inside = f"{ticket.address}/"
+        around = (ticket, *(one for address, one in list(self._flight.items()) if address.startswith(inside)))
+        self._lost.update(one.address for one in around if getattr(one.function, "is_child", False))
+
+    def _cancel_lost(self) -> None:
+        """Cancel the child runs whose calls the program cancelled. Recorded first: if this process dies in between, a replay cancels them."""
+        from everstep.runtime.child import cancel_child
+
+        with self._lock:
+            unwritten = any(self._given_up.get(address) is entry for address in self._lost for entry in self._entries)
+        if unwritten:
+            self._write_entries()
+        if self._durability != "sync":
+            self._catch_up()
+        for address in list(self._lost):
+            try:
+                cancel_child(self, address)
+            except TROUBLE as error:
+                self._met(error)
+                raise
+            self._lost.discard(address)
+
+    def _cancel_left_behind(self) -> None:
+        """The program has returned: cancel the child runs that it called, in this attempt or before, and did not wait for."""
+        in_flight = any(getattr(one.function, "is_child", False) for one in list(self._flight.values()))
+        if not in_flight and self._open()[0].epoch <= 1:
+            return
+        from everstep.runtime.child import cancel_open_children
+
+        try:
+            cancel_open_children(self)
+        except TROUBLE as error:
+            self._met(error)
+            raise
+
+    def _survives(self) -> bool:
+        """Whether the program itself runs on: its own task is not being cancelled, and nothing stops the run."""
+        return not self._is_stopping and not (self._task is not None and self._task.cancelling())
 
     def _nap(self, seconds: float) -> None:
         """Wait in this process, a little at a time, so that a signal or an operator is heard."""
@@ -420,6 +463,8 @@ class Driver(Recorder):
             raise self._interrupt(f"signal {found[0]}", found[1])
         if self._letters:
             self._obey()
+        if self._lost and self._survives():
+            self._cancel_lost()
         if self._mode.timeout is not None or self._mode.caller is not None:
             late = self._account.timed_out()
             if late is not None:

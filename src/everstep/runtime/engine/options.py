@@ -34,6 +34,7 @@ class Mode(Shape):
     max_deaths: int = 5
     by_hand: bool = False  # a person resumed it: a run that was given up gets a fresh allowance of deaths
     caller: Account | None = None  # of the run that called it
+    revived: bool = False  # its caller had cancelled the call, and makes it again
     held: Claimed | None = None  # a worker has its lease already
     same: Callable[[Any], bool] | None = None  # whether a recorded digest is that of the input
     seen: int | None = None  # the newest record of the run when it was decided to drive it
@@ -44,13 +45,20 @@ class Mode(Shape):
 
     def __post_init__(self) -> None:
         self.policy = Policy.parse(self.policy)
-        if self.budget is not None and not isinstance(self.budget, Budget):
-            raise InvalidArgument(f"budget={self.budget!r:.60} is no Budget", remedy="Give everstep.Budget(tokens=50_000).")
+        check_limits(self.budget, self.timeout)
         if self.retry is not None and not isinstance(self.retry, Retry):
             raise InvalidArgument(f"retry={self.retry!r:.60} is no Retry", remedy="Give everstep.Retry(attempts=5).")
-        if self.timeout is not None and not (isinstance(self.timeout, (int, float)) and self.timeout > 0):
-            raise InvalidArgument(f"timeout={self.timeout!r:.60} is no number of seconds above 0")
         if self.replay not in ("normal", "validate", "republish"):
             raise InvalidArgument(f"{self.replay!r:.60} is no way to replay", remedy="Use normal, validate or republish.")
         self.silent = self.policy == manual
         self.plain = self.silent and self.budget is None and not self.workflow
+
+
+def check_limits(budget: Any, timeout: Any) -> None:
+    """Refuse limits that make no sense."""
+    if budget is not None and not isinstance(budget, Budget):
+        raise InvalidArgument(f"budget must be an everstep.Budget, got {budget!r:.60}", remedy="Give everstep.Budget(tokens=50_000).")
+    if timeout is not None and (isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not timeout > 0):
+        raise InvalidArgument(
+            f"timeout must be a number of seconds above 0, got {timeout!r:.60}", remedy="Give timeout=60, or leave it out."
+        )

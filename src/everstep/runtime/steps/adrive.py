@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from contextlib import suppress
 from typing import Any
 
 from everstep.clock import clock
-from everstep.errors import StepTimeout, Suspended, Waiting
+from everstep.errors import EverstepError, StepTimeout, Suspended, Waiting
 from everstep.runtime.engine.completions import seconds_of
 from everstep.runtime.engine.context import Frame, frame, leave
 from everstep.runtime.steps.drive import Ticket, Unrecorded, end_turn, failed, look_again, recorded_outcome, remaining, succeeded, take_turn
 from everstep.runtime.steps.inside import Inside
 from everstep.runtime.waits.agates import park
 from everstep.runtime.waits.wait import Wait
+
+_LOST_SECONDS = 0.02  # for the program to show that it runs on after it cancelled the call of a child run
 
 
 async def adrive(ticket: Ticket, handle: Any) -> Any:
@@ -25,9 +28,22 @@ async def adrive(ticket: Ticket, handle: Any) -> Any:
     except asyncio.CancelledError:
         if not ticket.done:
             ticket.run._give_up(ticket)
+            _cancel_lost_soon(ticket.run)
         raise
     finally:
         end_turn(ticket)
+
+
+def _cancel_lost_soon(run: Any) -> None:
+    """Have lost child runs cancelled also if the program asks for nothing else for long. Not at once: the whole program may be being cancelled."""
+
+    def look() -> None:
+        if run._lost and run._survives():
+            with suppress(EverstepError):  # tried again before the next step, and when the run is left
+                run._cancel_lost()
+
+    if run._lost:
+        asyncio.get_running_loop().call_later(_LOST_SECONDS, look)
 
 
 async def _adrive(ticket: Ticket, handle: Any) -> Any:
@@ -105,12 +121,26 @@ async def wait_for_place(ticket: Ticket, handle: Any) -> None:
     found = ticket.found
     assert found is not None
     if found.body[12].get("cancelled"):
+        if not ticket.run._dry:
+            _cancel_children_of(ticket)
         try:
             await handle._completions.cancelled(ticket.address, seconds_of(found.body))
         finally:
             ticket.run._branches.cancelled(ticket.address, ticket.run._branch())
     if not handle._completions.is_next(found.record.seq):
         await handle._completions.recorded(found.record.seq)
+
+
+def _cancel_children_of(ticket: Ticket) -> None:
+    """A step was recorded as cancelled: cancel its child run, and those inside of it. The process may have died before it could."""
+    from everstep.runtime.child import cancel_child
+
+    run, inside = ticket.run, f"{ticket.address}/"
+    found = [address for address, one in run._played.entries.items() if address.startswith(inside) and one.body[12].get("cancelled")]
+    if getattr(ticket.function, "is_child", False):
+        found.append(ticket.address)
+    for address in found:
+        cancel_child(run, address)
 
 
 async def _hand_out(handle: Any, seq: int) -> None:

@@ -176,9 +176,7 @@ def _resolve(name: Any, function: Any, args: tuple[Any, ...], given: dict[str, A
         args = args if function is ABSENT else (function, *args)
         name, function = None, name
     if not callable(function):
-        raise InvalidArgument(
-            f"{function!r:.60} is no function", remedy='Use run.step("name", function, *args) or run.step(function, *args).'
-        )
+        raise no_function(name, function)
     plain, options = getattr(function, "__everstep__", None) or (function, PLAIN)
     if not isinstance(options, StepOptions):
         plain, options = function, PLAIN
@@ -186,6 +184,14 @@ def _resolve(name: Any, function: Any, args: tuple[Any, ...], given: dict[str, A
         options = with_options(options, given)
     title = check_name(name) if name is not None else name_for(plain, options)
     return plain, options, title, None if options.key is None else check_key(options.key), args
+
+
+def no_function(name: Any, function: Any) -> InvalidArgument:
+    """The error of a step that has nothing to call."""
+    said = f"a step must be a function, got {function!r:.60}"
+    if function is ABSENT:
+        said = f"run.step must get a function, got {'nothing' if name is None else f'only the name {name!r:.60}'}"
+    return InvalidArgument(said, remedy='Use run.step("name", function, *args) or run.step(function, *args).')
 
 
 def _number(run: Driver, here: Frame, title: str, key: str | None) -> str:
@@ -487,6 +493,7 @@ def _call_limited(ticket: Ticket, timeout: float, inside: Frame) -> Any:
         thread.join(min(left, 0.5))  # a signal that comes just before a wait is heard after it
     if not box:
         inside.dead = True
+        ticket.run._lose_children(ticket)
         raise StepTimeout(f"step {ticket.address} took longer than {timeout:g} s")
     good, value = box[0]
     if good:
@@ -500,7 +507,7 @@ def succeeded(ticket: Ticket, result: Any) -> None:
     mask = run._mask
     try:
         kept = result if mask is None else mask(result, f"result of {ticket.address}")
-        form, data, chunks = result_body(kept, ticket.address, run._store.framer.wrap)
+        form, data, chunks = result_body(kept, f"result of {ticket.address}", run._store.framer.wrap)
     except EverstepError as error:
         ticket.undo(error)
         failed(ticket, error, final=True)

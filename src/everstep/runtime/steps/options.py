@@ -6,7 +6,7 @@ import functools
 import inspect
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 
 from everstep.errors import InvalidArgument
@@ -39,7 +39,7 @@ class StepOptions(Shape, frozen=True):
         if self.retry is not None and not isinstance(self.retry, Retry):
             raise InvalidArgument(f"retry={self.retry!r:.60} is no Retry", remedy="Give everstep.Retry(attempts=5).")
         if self.timeout is not None and not (isinstance(self.timeout, (int, float)) and self.timeout > 0):
-            raise InvalidArgument(f"timeout={self.timeout!r:.60} is no number of seconds above 0")
+            raise InvalidArgument(f"timeout must be a number of seconds above 0, got {self.timeout!r:.60}")
         if self.transactional is not None and self.at_most_once:
             raise InvalidArgument(
                 "transactional and at_most_once exclude each other",
@@ -57,6 +57,14 @@ _fits_key = re.compile(r"[^/\ud800-\udfff]{1,200}", re.DOTALL).fullmatch
 
 
 ABSENT: Any = type("Absent", (), {"__repr__": lambda self: "<none>"})()  # None may be an argument
+
+
+def check_items(items: Any) -> Iterator[Any]:
+    """Refuse what `run.map` can't go through."""
+    try:
+        return iter(items)
+    except TypeError:
+        raise InvalidArgument(f"items must be an iterable, got {items!r:.60}", remedy="Use run.map(function, [item, item]).") from None
 
 
 def check_name(name: Any) -> str:

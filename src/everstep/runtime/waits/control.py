@@ -10,6 +10,7 @@ from typing import Any
 
 from everstep.backends.contract.core import Query
 from everstep.clock import clock, iso
+from everstep.codec.frame import unwrap
 from everstep.codec.values import decode, encode
 from everstep.errors import (
     AlreadyAnswered,
@@ -32,6 +33,7 @@ from everstep.runtime.engine.replay import taken_over
 from everstep.runtime.outcome import Outcome
 from everstep.runtime.waits import answer_schema as shapes
 from everstep.runtime.waits.answer_instances import plain_of
+from everstep.runtime.waits.gates import verified_letter
 from everstep.runtime.waits.wake_callers import tell
 from everstep.store.chain import Chain
 from everstep.store.gates import Gate, list_gates
@@ -47,11 +49,16 @@ def answer(store: Host, run_id: str, gate: str, value: Any, by: str | None, earl
     asked = list_gates(store.backend, row)
     address, found = _which(row, asked, gate)
     posted = {letter.name for letter in store.backend.letters(row.id)}
-    waiting = [one.address for one in asked if not one.answered and f"answer:{one.address}" not in posted]
+    waiting = [one.address for one in asked if one.open and f"answer:{one.address}" not in posted]
     if found is None and waiting and not early:
         raise NotFound(
             f"run {row.id!r} has not come to a gate {gate!r}; it waits at {', '.join(waiting)}",
             remedy="Check the name. To answer a gate that is still to come: store.answer(..., early=True).",
+        )
+    if found is not None and found.cancelled:
+        raise AlreadyAnswered(
+            f"the program cancelled gate {address!r} of run {row.id!r}: the answer was not recorded",
+            remedy=f"To answer it after all, fork the run before the gate: store.resume({row.id!r}, from_step={address!r}).",
         )
     if found is not None and found.answered:
         raise AlreadyAnswered(
@@ -89,12 +96,12 @@ def _which(row: RunRow, asked: list[Gate], gate: str) -> tuple[str, Gate | None]
     if exact:
         return gate, exact[0]
     named = [g for g in asked if g.name == gate]
-    places = {g.address.rpartition("/")[0] for g in named if not g.answered}
+    places = {g.address.rpartition("/")[0] for g in named if g.open}
     if len(places) > 1:
         raise InvalidArgument(
             f"run {row.id!r} has several open gates {gate!r}", remedy=f"Use one of {', '.join(g.address for g in named)}."
         )
-    waiting = [g for g in named if not g.answered] or named
+    waiting = [g for g in named if g.open] or named
     if waiting:
         return waiting[-1].address, waiting[-1]
     return (gate if "#" in gate or "?" in gate else f"{gate}#0"), None
@@ -120,20 +127,37 @@ def cancel(store: Host, run_id: str, reason: str | None) -> bool:
     return find_run(store.backend, row.id).status != Status.SUCCEEDED
 
 
-def _stop(store: Host, run_id: str, name: str, reason: str | None, status: Status) -> None:
+def cancel_for_caller(store: Host, row: RunRow, reason: str) -> None:
+    """Cancel a child run whose caller cancelled the call. The caller knows: it is not woken. A failed child that is not to be tried again stays failed."""
+    if verified(row).status in _OVER:
+        return
+    if row.status == Status.FAILED and all(letter.name != "retry" for letter in store.backend.letters(row.id)):
+        return
+    _stop(store, row.id, "cancel", reason, Status.CANCELLED, wakes=False)
+
+
+def obey_cancel(store: Host, row: RunRow, letter: Letter) -> None:
+    """Do what a letter says that came when the run was just being left. Its children were cancelled by the one who wrote it."""
+    reason = decode(unwrap(verified_letter(row, letter).body))
+    _apply(store, row, "cancel", reason, Status.CANCELLED, wakes=True)
+
+
+def _stop(store: Host, run_id: str, name: str, reason: str | None, status: Status, wakes: bool = True) -> None:
     row = find_run(store.backend, run_id)
     if name == "pause" and row.status in (*_OVER, Status.FAILED):
         raise IllegalTransition(row.id, row.status, status)
     if store._mask is not None:
         reason = store._mask.text(reason)
     post(store, row, name, check_text(reason, "reason"), None, "reason")
-    _apply(store, row, name, reason, status)
-    for _, child in store.backend.runs(Query(parent=row.id)):
+    for _, child in store.backend.runs(
+        Query(parent=row.id)
+    ):  # before their caller: if this process dies here, cancelling it again gets to them
         if child.parent_number == CHILD and child.status not in (*_OVER, Status.FAILED):
-            _stop(store, child.id, name, reason, status)
+            _stop(store, child.id, name, reason, status, wakes=False)
+    _apply(store, row, name, reason, status, wakes)
 
 
-def _apply(store: Host, row: RunRow, name: str, reason: str | None, status: Status) -> None:
+def _apply(store: Host, row: RunRow, name: str, reason: str | None, status: Status, wakes: bool) -> None:
     """Where nobody drives the run, nobody would read the letter: do what it says."""
     if row.status == status:
         return
@@ -149,12 +173,12 @@ def _apply(store: Host, row: RunRow, name: str, reason: str | None, status: Stat
         if row.worker is not None:
             chain.entries([taken_over()])
         chain.status(status, reason=f"{name}: {reason}" if reason else name)
-        if status == Status.CANCELLED:
+        if status == Status.CANCELLED and wakes:
             wake_caller(
                 store, held
             )  # before the commit and after it: this process may die between the two, and the caller may look too early
         store.backend.commit(chain.commit(worker=None, since=0))
-        if status == Status.CANCELLED:
+        if status == Status.CANCELLED and wakes:
             wake_caller(store, held)
     except BaseException:
         store.keeper.release(held)
@@ -162,7 +186,7 @@ def _apply(store: Host, row: RunRow, name: str, reason: str | None, status: Stat
     finally:
         store.keeper.released()
     if status == Status.CANCELLED:
-        tell(store.backend, store.framer, held)
+        tell(store.backend, store.framer, held, caller=wakes)
 
 
 def skip(store: Host, run_id: str, step: str, result: Any) -> None:
@@ -210,7 +234,7 @@ def due(store: Host, limit: int | None = None, outside: bool = False) -> list[st
     return [run for run in store.backend.due(now, outside=outside) if _worth_waking(store, run, now)][:limit]
 
 
-def _due_or_damaged(store: Host) -> list[str]:
+def due_or_damaged(store: Host) -> list[str]:
     """What is due outside of queues, whose limits only workers keep. A run that is damaged is among them: waking it says so, and keeps nobody else asleep."""
     now = clock.now_us()
     found: list[str] = []
@@ -241,7 +265,7 @@ def wake(store: Host, limit: int | None) -> list[Any]:
     outcomes: list[Any] = []
     seen: set[str] = set()
     while limit is None or len(outcomes) < limit:
-        ready = [run for run in _due_or_damaged(store) if run not in seen]
+        ready = [run for run in due_or_damaged(store) if run not in seen]
         if not ready:
             return outcomes
         for run in ready[: None if limit is None else limit - len(outcomes)]:

@@ -19,11 +19,11 @@ WAITER = "waiter:"
 _AWAKE = (Status.WAITING, Status.RUNNING)  # one that runs may be about to wait
 
 
-def tell(backend: Backend, framer: Framer, row: RunRow) -> None:
+def tell(backend: Backend, framer: Framer, row: RunRow, caller: bool = True) -> None:
     """Wake all that wait for a run which has ended."""
     with suppress(EverstepError):  # best effort: the run itself has ended, and that is what counts
         names = [letter.name.removeprefix(WAITER) for letter in backend.letters(row.id) if letter.name.startswith(WAITER)]
-        if row.parent is not None and row.parent_number == CHILD:
+        if caller and row.parent is not None and row.parent_number == CHILD:
             names.append(row.parent)
         for name in names:
             _wake(backend, framer, row.id, name)

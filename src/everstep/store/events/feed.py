@@ -108,6 +108,8 @@ def _entry(record: Record) -> tuple[str, dict[str, Any]]:
         return name, {**about, "input": show_input(kept)}
     if record.kind == Kind.GATE:
         return "gate_opened", {"gate": address, "ask": body[0], "schema": body[1], "deadline": None if body[2] is None else when(body[2])}
+    if record.kind == Kind.ANSWER and body[2].get("cancelled"):
+        return "gate_cancelled", {"gate": address}
     if record.kind == Kind.ANSWER:
         return "gate_answered", {"gate": address, "value": _shown(body[0]), "by": body[1]}
     if record.kind == Kind.TIMER:

@@ -83,11 +83,11 @@ def name_of(address: str) -> str:
     return last.partition("@")[0] if "@" in last else last.rpartition("#")[0]
 
 
-def result_body(result: Any, address: str, wrap: Callable[[bytes], bytes]) -> Body:
-    """The form of a result, its bytes, and the chunks that these need."""
+def result_body(result: Any, path: str, wrap: Callable[[bytes], bytes]) -> Body:
+    """The form of a result, its bytes, and the chunks that these need. `path` is what an error calls it."""
     if result is None:
         return NOTHING, None, []
-    data = encode(result, f"result of {address}")
+    data = encode(result, path)
     if len(data) < BIG_RESULT:
         return INLINE, data, []
     saver = Saver(wrap)

@@ -1,0 +1,61 @@
+"""Hints of the command line: an option before its command, and a `$dict` that has a key twice."""
+
+import pytest
+from cli_helpers import Shop
+
+from everstep.cli.args.tagged_json import exact, from_json
+from everstep.errors import InvalidArgument
+
+TWICE = {"$dict": [[1, "a"], [1, "b"]]}
+
+
+@pytest.mark.parametrize(
+    ("typed", "hint"),
+    [
+        (["--store", "x y", "cancel"], "everstep cancel --store 'x y' RUN"),
+        (["-s", "x", "resume", "r"], "everstep resume -s x r"),
+        (["--quiet", "--store=x", "runs"], "everstep runs --quiet --store=x"),
+    ],
+)
+def test_F6_an_option_before_its_command_gets_a_hint_that_can_be_typed(shop: Shop, typed: list[str], hint: str) -> None:
+    said = shop.call(*typed)
+    assert said.code == 2
+    assert f"hint: Options come after the command: `{hint}`." in said.err
+
+
+def test_F6_the_hint_repeats_no_password(shop: Shop) -> None:
+    said = shop.call("--store", "postgresql://ann:hunter2hunter2@db/x", "cancel")
+    assert "Options come after the command" in said.err
+    assert "hunter2" not in said.err
+
+
+def test_F6_other_mistakes_keep_their_hint(shop: Shop) -> None:
+    for typed in (["--nope", "cancel"], ["--store", "x"], ["cancel"], ["cancel", "--nope"]):
+        said = shop.call(*typed)
+        assert said.code == 2
+        assert "says more" in said.err
+
+
+def test_F6_a_dict_that_has_a_key_twice_is_refused(shop: Shop) -> None:
+    for value in (
+        TWICE,
+        [TWICE],
+        {"a": TWICE},
+        {"$dict": [[2, TWICE]]},
+        {"$dict": [[1, "a"], [True, "b"]]},
+        {"$dict": [[[1], 1], [[1], 2]]},
+    ):
+        with pytest.raises(InvalidArgument, match=r"\$dict must have each key once, got .* twice"):
+            from_json(value)
+    before = shop.json("runs")
+    said = shop.pipe("checkpoint", "new", stdin='{"x": {"$dict": [[1, "a"], [1, "b"]]}}')
+    assert said.code == 2
+    assert "$dict must have each key once, got 1 twice" in said.err
+    assert shop.json("runs") == before
+
+
+def test_F6_a_stored_dict_that_looks_like_one_is_restored(shop: Shop) -> None:
+    assert from_json(exact(TWICE)) == TWICE
+    assert from_json(exact({"a": [TWICE]})) == {"a": [TWICE]}
+    assert from_json({"$dict": [[1, "a"], ["1", "b"]]}) == {1: "a", "1": "b"}
+    assert from_json({"$dict": [[{}, 1], [{}, 2]]}) == {"$dict": [[{}, 1], [{}, 2]]}, "no dict has such keys: it is what it seems to be"
