@@ -9,6 +9,7 @@ import pytest
 from situations import Kills, World
 
 import everstep
+from everstep.errors import RunClosed
 
 world = World()
 
@@ -81,6 +82,23 @@ def test_R2_tasks_that_are_left_behind_end_with_the_run() -> None:
             return len(asyncio.all_tasks() - before)
 
     assert asyncio.run(resumed()) == 0
+
+
+def test_R2_a_step_that_is_asked_for_after_the_run_was_closed_is_refused() -> None:
+    """It does not wait for ever."""
+    kept: list[Any] = []
+
+    @everstep.workflow
+    async def short() -> None:
+        kept.append(everstep.current())
+
+    async def asked_late() -> Any:
+        async with everstep.open("memory://") as store:
+            await store.start(short, id="r")
+            return await asyncio.wait_for(kept[0].step("late", world.ado, "late"), 5)
+
+    with pytest.raises(RunClosed):
+        asyncio.run(asked_late())
 
 
 @pytest.fixture(autouse=True)

@@ -99,7 +99,8 @@ class Completions:
         self._over = True
 
     def end(self) -> None:
-        """End the tasks that still wait for their turn."""
+        """End the tasks that still wait for their turn. The run is closed now, and refuses those that ask later."""
+        self._over = False
         for _, _, future in self._waiting:
             future.cancel()
         self._waiting.clear()
