@@ -24,10 +24,11 @@ _TO_WRITE = 15.0
 _TRACE = "everstep-trace"
 _context = multiprocessing.get_context("forkserver")
 _USED = (
-    "api", "backends.sqlite", "runtime.run", "runtime.workflow", "runtime.operate", "store.proof.doctor", "store.proof.verify", "store.mending.repair",
-    "store.upkeep.cleanup", "store.upkeep.gc", "store.upkeep.prune", "testing.faults.actor",
+    "everstep.api", "everstep.backends.sqlite.backend", "everstep.runtime.run", "everstep.runtime.workflow", "everstep.runtime.waits.control",
+    "everstep.store.verify.doctor", "everstep.store.verify.verify", "everstep.store.repair.repair", "everstep.store.retention.cleanup",
+    "everstep.store.retention.gc", "everstep.store.retention.prune", "harness.faults.actor",
 )  # fmt: skip
-_context.set_forkserver_preload([f"everstep.{name}" for name in _USED])  # one that is not there is left out
+_context.set_forkserver_preload(list(_USED))  # one that is not there is left out
 
 
 class ActorDied(Exception):

@@ -1,6 +1,5 @@
 """`python -m harness.faults`: what it prints, what it writes, and when it says that all is well."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Any
 
 import pytest
 
-import everstep
+from harness.children import environment
 from harness.faults import __main__ as command
 from harness.faults import peers, report
 from harness.faults.count import Count
@@ -32,7 +31,7 @@ def harness(monkeypatch: pytest.MonkeyPatch) -> Any:
             module.run = run  # type: ignore[attr-defined]
             monkeypatch.setitem(sys.modules, f"harness.faults.{name}", module)
         for where in (report, command):
-            monkeypatch.setattr(where, "HARNESSES", tuple(made))
+            monkeypatch.setattr(where, "HARNESSES", {name: name for name in made})
 
     return put
 
@@ -108,7 +107,7 @@ def test_without_deep_nothing_is_written_unless_asked_for(harness: Any, tmp_path
 
 def test_every_harness_is_there_and_every_peer_stands_beside_one() -> None:
     for name in report.HARNESSES:
-        module = __import__(f"harness.faults.{name}", fromlist=["run"])
+        module = __import__(f"harness.faults.{report.HARNESSES[name]}", fromlist=["run"])
         assert callable(module.run)
         assert callable(module.canary)
         assert module.__doc__
@@ -116,10 +115,8 @@ def test_every_harness_is_there_and_every_peer_stands_beside_one() -> None:
 
 
 def test_the_command_runs(tmp_path: Path) -> None:
-    paths = [str(Path(everstep.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
     arguments = [sys.executable, "-m", "harness.faults", "--only", "writers", "--seed", "3"]
-    done = subprocess.run(arguments, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=200)
+    done = subprocess.run(arguments, env=environment(), cwd=tmp_path, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.startswith("seed 3, short\n")
     assert "two processes write one run" in done.stdout

@@ -1,6 +1,5 @@
 """kill -9 at file calls: the shim that does it, the judge, and what becomes of a store."""
 
-import os
 import shutil
 import signal
 import subprocess
@@ -13,6 +12,7 @@ import pytest
 from shim_helpers import shim_or_skip
 
 import everstep
+from harness.children import environment
 from harness.faults.kills import kills
 from harness.faults.kills.crashes import Scenario, Stage
 from harness.faults.kills.shim import build, why_not
@@ -35,8 +35,9 @@ folder = Path({str(folder)!r})
 shim = Shim()
 def arm(*fault, **more): shim.arm(folder, Fault(*fault, **more))
 """
-    environment = {**os.environ, "LD_PRELOAD": str(build())}
-    return subprocess.run([sys.executable, "-c", begin + code], env=environment, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        [sys.executable, "-c", begin + code], env=environment(LD_PRELOAD=str(build())), capture_output=True, text=True, check=False
+    )
 
 
 @pytest.mark.parametrize(("moment", "left"), [("before", b""), ("half", b"01234"), ("after", b"0123456789")])

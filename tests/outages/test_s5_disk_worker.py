@@ -16,6 +16,7 @@ from shim_helpers import shim_or_skip
 
 import everstep
 from everstep.errors import StoreFull
+from harness.children import environment
 from harness.faults.kills.shim import build
 
 DEEP = bool(os.environ.get("EVERSTEP_DEEP"))
@@ -65,8 +66,8 @@ class Disk:
     def work(self, call: int, number: int = 0, seconds: float = 0.0) -> tuple[int, int, int, str]:
         """Exit code, file calls, failed calls and what it printed."""
         command = [sys.executable, str(Path(__file__).with_name("disk_worker.py")), str(self.folder), str(call), str(number), str(seconds)]
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("EVERSTEP_")} | {"LD_PRELOAD": str(build())}
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+        variables = {name: value for name, value in environment(LD_PRELOAD=str(build())).items() if not name.startswith("EVERSTEP_")}
+        done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=60, check=False)
         calls, fired = map(int, re.findall(r"^calls (\d+) fired (\d+)$", done.stderr, re.MULTILINE)[-1])
         return done.returncode, calls, fired, done.stdout + done.stderr
 

@@ -9,7 +9,7 @@ import pytest
 from runtime_driver import Crash, Driver, addresses, kinds, names
 
 import everstep
-from everstep.errors import AlreadyAnswered, BadAnswer, GateTimeout, Interrupted, InvalidArgument, NotFound, Waiting
+from everstep.errors import AlreadyAnswered, BadAnswer, GateTimeout, IllegalTransition, Interrupted, InvalidArgument, NotFound, Waiting
 from everstep.testing.clock import FakeClock
 
 
@@ -497,7 +497,7 @@ def test_a_cancel_stops_for_good_at_the_end_of_the_running_step(store: everstep.
     assert kinds(store, "r") == [(1, "interrupt")]
 
 
-def test_a_cancel_that_the_dying_process_never_read_is_obeyed_by_the_next(store: everstep.Store, d: Driver) -> None:
+def test_a_cancel_that_comes_in_the_last_step_is_obeyed_when_the_run_is_left(store: everstep.Store, d: Driver) -> None:
     ran: list[str] = []
 
     def first() -> None:
@@ -511,9 +511,11 @@ def test_a_cancel_that_the_dying_process_never_read_is_obeyed_by_the_next(store:
 
     with pytest.raises(Crash):
         store.start(work, id="r")
-    out = store.resume("r")
+    out = store.wait("r", timeout=0)
     assert (out.status, ran) == ("cancelled", ["first"])
     assert "stop" in (out.reason or "")
+    with pytest.raises(IllegalTransition):
+        store.resume("r")
     assert not store.get("r").open
 
 

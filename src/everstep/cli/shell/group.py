@@ -28,7 +28,7 @@ class Inside(Commands):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         name = "exit" if cmd_name == "quit" else cmd_name
         if name in _OWN or name in _INSTEAD:
-            found: click.Command = import_module(f"everstep.cli.shell.own.{name}").command
+            found: click.Command = import_module(f"everstep.cli.shell.commands.{name}").command
             return found
         return super().get_command(ctx, name) if name in _NAMES else None
 
