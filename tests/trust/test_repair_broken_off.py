@@ -180,7 +180,7 @@ def test_S8_doctor_names_what_a_killed_repair_left_and_says_how_to_remove_it(
 ) -> None:
     """The copies of the damaged store have no name any more once they are open; before that, doctor names them."""
     owner, _, name = where.partition(".")
-    module = {"Pages": "sqlite_pages", "SqliteBuilder": "sqlite_rebuild"}[owner]
+    module = {"Pages": "sqlite.recovery.pages", "SqliteBuilder": "sqlite.recovery.rebuild"}[owner]
     code = f"from everstep.backends.{module} import {owner}\n" + KILLED
     killed = subprocess.run([sys.executable, "-c", code, owner, name, "1", "0", str(source), str(tmp_path / "t.db")], check=False)
     assert killed.returncode == -signal.SIGKILL
