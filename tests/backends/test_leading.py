@@ -15,7 +15,7 @@ from everstep.backends.sqlite.backend import SqliteBackend
 from everstep.backends.sqlite.transaction import Transaction
 from everstep.errors import EverstepError, StoreClosed
 from everstep.records import RunRow
-from everstep.runtime.aio import _Bridge, _Save
+from everstep.runtime.tasks.writer import Bridge, Save
 from everstep.testing.rows import new_run, next_commit
 from everstep.testing.waiting import until
 
@@ -220,7 +220,7 @@ class Loop:
 def test_a_task_learns_of_its_save_although_there_was_no_memory_to_wake_its_loop() -> None:
     async def play() -> None:
         loop = Loop()
-        bridge, undone = _Bridge(loop), list[EverstepError]()  # type: ignore[arg-type]
+        bridge, undone = Bridge(loop), list[EverstepError]()  # type: ignore[arg-type]
 
         class Undoing:
             def _undo(self, _commit: Commit, error: EverstepError) -> None:
@@ -232,7 +232,7 @@ def test_a_task_learns_of_its_save_although_there_was_no_memory_to_wake_its_loop
                 pass
 
         saves = [
-            _Save(Undoing(), Commit(new_run("r"), None), bridge, asyncio.get_running_loop().create_future())  # type: ignore[arg-type]
+            Save(Undoing(), Commit(new_run("r"), None), bridge, asyncio.get_running_loop().create_future())  # type: ignore[arg-type]
             for _ in range(3)
         ]
         problem = EverstepError("not written")

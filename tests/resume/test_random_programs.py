@@ -15,10 +15,10 @@ from situations import DEEP, Down, Kill, Kills, World, drive, journal
 import everstep
 from everstep.errors import EverstepError, NonDeterminism
 from everstep.runtime import run as run_module
-from everstep.runtime.engine.branches import Branches
-from everstep.runtime.engine.completions import Completions
-from everstep.runtime.engine.driver import Driver
-from everstep.runtime.steps import adrive as asteps
+from everstep.runtime.steps.underway import StepsUnderway
+from everstep.runtime.tasks import in_task
+from everstep.runtime.tasks.branches import Branches
+from everstep.runtime.tasks.completions import Completions
 
 SECONDS = 30.0  # for one program with all its kills
 counts: Counter[str] = Counter()
@@ -222,14 +222,14 @@ def test_canary_ends_in_the_order_of_calls_are_caught(monkeypatch: pytest.Monkey
 
 def test_canary_cancelled_steps_without_a_record_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(globals(), "SECONDS", 6.0)  # a step of 30 seconds that is called again is noticed as one that hangs
-    monkeypatch.setattr(Driver, "_give_up", lambda self, ticket: self._flight.pop(ticket.address, None))
+    monkeypatch.setattr(StepsUnderway, "give_up", lambda self, ticket: self.flight.pop(ticket.address, None))
     assert caught("concurrent") >= 0
 
 
 def test_canary_children_that_outlive_a_cancelled_call_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Driver, "_cancel_lost", lambda self: self._lost.clear())
-    monkeypatch.setattr(Driver, "_cancel_left_behind", lambda self: None)
-    monkeypatch.setattr(asteps, "_cancel_children_of", lambda ticket: None)
+    monkeypatch.setattr(StepsUnderway, "cancel_lost", lambda self: self.lost.clear())
+    monkeypatch.setattr(StepsUnderway, "cancel_left_behind", lambda self: None)
+    monkeypatch.setattr(in_task, "cancel_children_of", lambda ticket: None)
     with pytest.raises(AssertionError, match="left behind"):
         search_all(range(20))
 

@@ -21,7 +21,7 @@ from everstep.records import Kind, Record
 from everstep.runtime.engine import owner
 from everstep.runtime.engine.context import Frame
 from everstep.runtime.report import Report
-from everstep.runtime.steps.drive import no_function
+from everstep.runtime.steps.call import no_function
 from everstep.runtime.steps.options import ABSENT, StepOptions, check_items
 from everstep.runtime.waits.gates import NONE
 from everstep.store.views import Checkpoint
@@ -39,7 +39,8 @@ class OffRun:
         self.state: Any = {} if state is None else decode(encode(state))
         self.report = Report(self.id)
         self.step_key = f"{self.id}-off"
-        self._root = Frame(cast(Any, self), self)
+        self.handle = self
+        self.root = Frame(cast(Any, self), self)
         self._began = time.monotonic()
         self._used: dict[str, float] = {"steps": 0, "tokens": 0, "cost": 0.0}
 
@@ -49,21 +50,21 @@ class OffRun:
         return {"seconds": time.monotonic() - self._began, **self._used}
 
     def __enter__(self) -> OffRun:
-        owner.enter(self._root)
+        owner.enter(self.root)
         return self
 
     def __exit__(self, *problem: Any) -> None:
-        owner.leave(self._root)
+        owner.leave(self.root)
 
     async def __aenter__(self) -> AsyncOffRun:
-        self._root.handle = handle = AsyncOffRun(self)
-        owner.enter(self._root)
+        self.root.handle = handle = AsyncOffRun(self)
+        owner.enter(self.root)
         return handle
 
     async def __aexit__(self, *problem: Any) -> None:
-        owner.leave(self._root)
+        owner.leave(self.root)
 
-    def _called(self, name: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def called(self, awaited: bool, name: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A decorated step, or a workflow inside another one."""
         self._used["steps"] += 1
         plain, options = getattr(name, "__everstep__", (name, None)) if function is ABSENT else (function, None)
