@@ -74,7 +74,10 @@ class Run:
     @property
     def report(self) -> Report:
         """What this attempt took from the journal and what it did itself, up to now."""
-        return self._attempt.report
+        run = self._attempt
+        if run.saver is not None:
+            run.report.seconds = time.monotonic() - run.began
+        return run.report
 
     @property
     def used(self) -> dict[str, float]:

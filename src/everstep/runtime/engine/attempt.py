@@ -29,7 +29,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from everstep.clock import clock
-from everstep.errors import AttemptLost, EverstepError, Interrupted, NonDeterminism, RunClosed, StepTimeout, StoreClosed, Suspended, Waiting
+from everstep.errors import AttemptLost, EverstepError, Interrupted, NonDeterminism, RunClosed, StepTimeout, Suspended, Waiting
 from everstep.records import RunRow
 from everstep.runtime.engine.context import Frame, opened
 from everstep.runtime.engine.journal_writer import Durability, JournalWriter, check_durability
@@ -132,7 +132,7 @@ class Attempt:
         self.letters = Letters(self)
         self.saves = Saves(self)
         self.steps = StepsUnderway(self)
-        self._report = Report()
+        self.report = Report()
 
     def renewed(self) -> Attempt:
         """The next attempt through the same handle."""
@@ -152,13 +152,6 @@ class Attempt:
         return self.row.id if self.row else "a run"
 
     @property
-    def report(self) -> Report:
-        """What this attempt took from the journal and what it did itself, up to now."""
-        if self.saver is not None:
-            self._report.seconds = time.monotonic() - self.began
-        return self._report
-
-    @property
     def is_leaving(self) -> bool:
         """Whether the program has left the run: it is about to be closed, or is."""
         return self.phase is LEAVING or self.phase is CLOSED
@@ -173,7 +166,7 @@ class Attempt:
         """The run is open from now on: the program may ask."""
         self.phase, self.row, self.saver, self.failure = OPEN, row, saver, None
         self.opened_row, self.family = row, row.family
-        self._report.run, self._report.attempt = row.id, max(1, row.epoch)
+        self.report.run, self.report.attempt = row.id, max(1, row.epoch)
 
     def not_opened(self) -> None:
         """The run could not be opened, after its lease was taken."""
@@ -328,10 +321,6 @@ class Attempt:
             return call(self, self.here(), name, function, args, kwargs, {})
         assert self.tasks is not None
         return self.tasks.drive(begin(self, self.here(), name, function, args, kwargs, {}))
-
-    def refuse_fork(self) -> None:
-        if os.getpid() != self.pid:
-            raise StoreClosed(f"run {self.id!r} was opened before this process was forked", remedy="Open the store anew in the child.")
 
     # What it tells.
 

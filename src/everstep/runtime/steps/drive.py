@@ -57,7 +57,7 @@ class Ways(Protocol):
 
     async def apart(self, function: Callable[..., Any], *args: Any, undo: Callable[[Any], None] | None = None) -> Any: ...
 
-    async def ended(self, ticket: Ticket, seq: int, error: Exception | None) -> None: ...
+    async def ended(self, ticket: Ticket, error: Exception | None) -> None: ...
 
     def left(self, ticket: Ticket, error: BaseException) -> None: ...
 
@@ -99,13 +99,16 @@ async def run_step(ticket: Ticket, ways: Ways) -> Ended:
     run, inside = ticket.run, ticket.options.transactional
     error: Exception | None = None
     try:
-        ended = await _prepare(ticket, ways)
-        if ended is not None:
-            return ended
+        if ways.awaits or run.dry or ticket.options.key is not None or inside is not None:
+            ended = await _settled(ticket, ways)
+            if ended is not None:
+                return ended
+        instead = before_step(ticket)
+        if instead is not None:
+            return instead[0], None
+        if ticket.found is not None:
+            await ways.nap(ticket, remaining(ticket))
         while True:
-            wait = remaining(ticket)
-            if wait:
-                await ways.nap(ticket, wait)
             try:
                 result = await (ways.call(ticket) if inside is None else inside.attempt(ticket, ways))
             except Unrecorded as trouble:
@@ -113,28 +116,19 @@ async def run_step(ticket: Ticket, ways: Ways) -> Ended:
                 raise trouble.error  # noqa: B904 - it has its own cause
             except Exception as problem:  # noqa: BLE001 - handed back, or tried again
                 error = raised(problem)
-                run.refuse_trouble(error)
-                delay = failed(ticket, error)
-                commit = await ways.commit(ticket, run.saves.due(ticket, error))
-                after_step(ticket, error, commit)
-                if delay is None:
-                    await ways.ended(ticket, commit.run.head_seq, error)
+                if not await _tries_again(ticket, ways, error):
                     return None, error
-                await ways.nap(ticket, delay)
-                await ways.afford(ticket)
-                try_again(ticket)
-            except Waiting as waiting:
-                await ways.give_way(ticket, waiting)
             except BaseException as stopped:
-                run.steps.broken_off(ticket, stopped)
-                raise
+                if not isinstance(stopped, Waiting):
+                    run.steps.broken_off(ticket, stopped)
+                    raise
+                await ways.give_way(ticket, stopped)
             else:
                 if inside is None:  # otherwise it is recorded already
                     succeeded(ticket, result)
-                    commit = await ways.commit(ticket, run.saves.due(ticket, None))
-                    after_step(ticket, None, commit)
+                    after_step(ticket, None, await ways.commit(ticket, run.saves.due(ticket, None)))
                 if ways.awaits:
-                    await ways.ended(ticket, run.live()[0].head_seq if inside is not None else commit.run.head_seq, None)
+                    await ways.ended(ticket, None)
                 return result, None
     except BaseException as stopped:
         ways.left(ticket, stopped)
@@ -144,8 +138,8 @@ async def run_step(ticket: Ticket, ways: Ways) -> Ended:
         end_turn(ticket)
 
 
-async def _prepare(ticket: Ticket, ways: Ways) -> Ended | None:
-    """All that comes before the function is called. Gives an end if it is not to be called."""
+async def _settled(ticket: Ticket, ways: Ways) -> Ended | None:
+    """Wait until a step may begin; gives an end if it is not to be run."""
     run, inside = ticket.run, ticket.options.transactional
     while (other := take_turn(ticket)) is not None:
         await ways.turn(other)
@@ -165,5 +159,19 @@ async def _prepare(ticket: Ticket, ways: Ways) -> Ended | None:
         inside.check(ticket)
     if ways.awaits:
         await ways.afford(ticket)
-    instead = before_step(ticket)
-    return None if instead is None else (instead[0], None)
+    return None
+
+
+async def _tries_again(ticket: Ticket, ways: Ways, error: Exception) -> bool:
+    """Record that an attempt failed. True if there is a next one: then it is time for it when this returns."""
+    run = ticket.run
+    run.refuse_trouble(error)
+    delay = failed(ticket, error)
+    after_step(ticket, error, await ways.commit(ticket, run.saves.due(ticket, error)))
+    if delay is None:
+        await ways.ended(ticket, error)
+        return False
+    await ways.nap(ticket, delay)
+    await ways.afford(ticket)
+    try_again(ticket)
+    return True

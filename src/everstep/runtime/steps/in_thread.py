@@ -76,7 +76,7 @@ class InThread:
         """Call something that waits for a database."""
         return function(*args)
 
-    async def ended(self, ticket: Ticket, seq: int, error: Exception | None) -> None:
+    async def ended(self, ticket: Ticket, error: Exception | None) -> None:
         """The program sees the end of a step at once."""
 
     def left(self, ticket: Ticket, error: BaseException) -> None:

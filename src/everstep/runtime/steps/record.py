@@ -6,6 +6,7 @@ that follows.
 
 from __future__ import annotations
 
+import os
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from everstep.backends.contract.core import Commit
 from everstep.clock import clock
 from everstep.codec.frame import unwrap
 from everstep.codec.values import decode, encode
-from everstep.errors import EverstepError, Interrupted, StepFailed
+from everstep.errors import EverstepError, Interrupted, StepFailed, StoreClosed
 from everstep.runtime.engine.in_flight import Waiter
 from everstep.runtime.steps.lookup import run_again
 from everstep.runtime.steps.retry import chance
@@ -30,18 +31,21 @@ def before_step(ticket: Ticket) -> tuple[Any] | None:
     """All that comes before a step is run. Gives (result,) if it need not be run at all."""
     run = ticket.run
     run.live()
-    run.refuse_fork()
+    if os.getpid() != run.pid:
+        raise StoreClosed(f"run {run.id!r} was opened before this process was forked", remedy="Open the store anew in the child.")
     run.boundary()
     if run.waits and get_ident() == run.owner:
         raise next(iter(run.waits.values()))  # a `finally` while the run is suspended: the program is not leaving its block yet
-    afford(ticket)
+    if run.account.limited:
+        afford(ticket)
     if run.letters.waiting and f"skip:{ticket.address}" in run.letters.waiting:
         return _skip(ticket)
     if ticket.options.at_most_once:
         instead = _begin_once(ticket)
         if instead is not None:
             return instead
-    run.saves.before_step()
+    if not run.options.silent:
+        run.saves.before_step()
     if run.options.hooks.wanted("before_step"):
         run.fire("before_step", step=ticket.address, attempt=ticket.attempt)
     run.steps.flight[ticket.address] = ticket
@@ -233,7 +237,8 @@ def build(ticket: Ticket, due: tuple[str, str] | None) -> Commit:
     ticket.reserved = False
     saves.steps_since += 1
     saves.last_step = ticket.address
-    _take_up(ticket)
+    if ticket.entry is not None:
+        _take_up(ticket)
     return run.writer.note() if due is None else saves.built(*due)
 
 
@@ -266,6 +271,7 @@ def write(ticket: Ticket, error: Exception | None) -> None:
 def after_step(ticket: Ticket, error: Exception | None, commit: Commit) -> None:
     """The end of a step is recorded: what follows from that."""
     run = ticket.run
+    ticket.seq = commit.run.head_seq
     run.steps.flight.pop(ticket.address, None)
     run.report.executed += 1
     if run.unsure:

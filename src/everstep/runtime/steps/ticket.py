@@ -75,6 +75,7 @@ class Ticket:
         "over",
         "reserved",
         "run",
+        "seq",
         "started",
         "tokens",
         "tried",
@@ -109,6 +110,7 @@ class Ticket:
         self.inner: list[str] = []  # the steps inside of it that have ended, which its next attempt asks for again
         self.work: Work | None = None  # the transaction of this attempt
         self.reserved = False  # it has its place in the budget
+        self.seq = 0  # the place of its end in the journal
         self.over: str | None = None  # or the budget that had none
 
     @property

@@ -123,11 +123,11 @@ class InTask:
                 going.add_done_callback(lambda done: None if done.cancelled() or done.exception() else undo(done.result()))
             raise
 
-    async def ended(self, ticket: Ticket, seq: int, error: Exception | None) -> None:
+    async def ended(self, ticket: Ticket, error: Exception | None) -> None:
         """Let the program see the end of a step that ran."""
         run = ticket.run
         if run.branches.several:
-            await self._tasks.completions.ended(seq)
+            await self._tasks.completions.ended(ticket.seq)
         if error is not None:  # seen from here on: a task that began during the commit has not seen it
             run.branches.failed(ticket.address, run.branch())
 
