@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from ormsgpack import packb
 
 import everstep
@@ -35,7 +34,11 @@ def paid() -> str:
 @everstep.workflow(name="golden")
 def golden() -> list[Any]:
     run = everstep.current()
-    found: list[Any] = [run.step("plain", int, "7"), run.step("named", dict, a=1), run.step("keyed", everstep.step(key="k")(str.upper), "x")]
+    found: list[Any] = [
+        run.step("plain", int, "7"),
+        run.step("named", dict, a=1),
+        run.step("keyed", everstep.step(key="k")(str.upper), "x"),
+    ]
     found.append(run.step("long", len, "x" * 300))
     run.step("big", lambda: [f"line {n}" for n in range(3000)])
     run.step("none", lambda: None)
