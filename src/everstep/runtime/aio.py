@@ -117,11 +117,15 @@ class AsyncRun:
         run = self._attempt
         done = run.saves.recorded(state)
         if done is not None:
+            await self._tasks.completions.saved(run.saves.found_at)
             return done
         run.writer.lock.check()
         run.fire("before_checkpoint", kind="manual")
         commit = await self._tasks.commit(lambda: run.writer.prepare(note, tags, meta, state, run.saves.header("manual", None, False)))
-        return run.saves.made(commit)
+        made = run.saves.made(commit)
+        if run.options.workflow:
+            await self._tasks.completions.saved(commit.run.head_seq)
+        return made
 
     def step(
         self,

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID, uuid4
 
 from everstep.clock import clock
-from everstep.codec.values import encode
 from everstep.errors import DamagedRecord, Interrupted, InvalidArgument, RunClosed
 from everstep.runtime.engine import abandoned, finish, opening, owner
 from everstep.runtime.engine.attempt import OPEN, Attempt
@@ -30,7 +29,8 @@ from everstep.runtime.steps.record import drawn
 from everstep.runtime.steps.retry import chance
 from everstep.runtime.steps.ticket import Ticket
 from everstep.runtime.waits import gates, timers
-from everstep.store.journal.entries import pack_body, result_body
+from everstep.store.journal.entries import EventEntry, pack
+from everstep.store.journal.results import result_body
 from everstep.store.views import Checkpoint, when
 from everstep.threads.guard import inside
 
@@ -88,7 +88,7 @@ class Run:
         used, below = run.replay.used, run.account.below
         seconds = used.seconds + (time.monotonic() - run.began if run.saver is not None else 0.0)
         return {
-            "seconds": seconds + below.seconds, "steps": used.steps + below.steps, "tokens": used.tokens + below.tokens,
+            "seconds": seconds + below.seconds + run.account.lost, "steps": used.steps + below.steps, "tokens": used.tokens + below.tokens,
             "cost": used.cost + below.cost,
         }  # fmt: skip
 
@@ -180,12 +180,12 @@ class Run:
         found = run.replay.recorded(address)
         if found is not None:
             try:
-                return made(run.replay.loaded(found.body))
+                return made(run.replay.loaded(found.entry))
             except (AttributeError, OSError, OverflowError, TypeError, ValueError) as error:
                 raise DamagedRecord(self.id, found.record.seq, f"it is no value of {address}") from error
         value = draw()
         if not run.dry:
-            run.writer.put("step", drawn(run, value), address)
+            run.writer.put("step", pack(drawn(run, value)), address)
         return made(value)
 
     def gate(self, name: str, ask: str | None = None, **options: Any) -> Any:
@@ -220,7 +220,7 @@ class Run:
             return
         mask = run.mask
         kept = data if mask is None else mask(data, f"event {event}")
-        run.writer.put("event", pack_body([event, encode(kept, f"event {event}")]), address)
+        run.writer.put("event", pack(EventEntry.of(event, kept, f"event {event}")), address)
         if run.options.policy.due(event, None, 0, 0.0) is not None:
             run.saves.save("automatic", f"on {event}", safe=True)
         run.fire(event if event.startswith("custom:") else f"custom:{event}", **data)

@@ -5,10 +5,10 @@ An attempt begins when the program opens the run and ends when it leaves it. Its
     NEW ──opening.take──> OPEN ──leaving──> LEAVING ──close──> CLOSED
      └───────────────── could not be opened ────────────────────^
 
-An open attempt stops for one of five reasons. The first two are there from outside and are asked for; the others are noted here:
+An open attempt stops for one of five reasons. The first is asked for; the others are noted here:
 
     a signal              `signals.seen`         the next boundary raises Interrupted
-    a letter, a limit     `letters`, `account`   the next boundary raises Interrupted, by `interrupt`
+    a letter, a limit     `interrupted`          the next boundary raises Interrupted; what the program makes of it is not its end
     a wait                `waits`                Waiting is on its way through the program; an answer takes it back
     other code            `diverged`             every boundary raises it again: a handler must not act on it
     the store failed      `failure`              every call raises it again; nothing more is written, not even the end
@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 from everstep.clock import clock
 from everstep.errors import AttemptLost, EverstepError, Interrupted, NonDeterminism, RunClosed, StepTimeout, Suspended, Waiting
 from everstep.records import RunRow
-from everstep.runtime.engine.context import Frame, opened
+from everstep.runtime.engine.context import Frame, frame, opened
 from everstep.runtime.engine.journal_writer import Durability, JournalWriter, check_durability
 from everstep.runtime.engine.letters import Letters, told
 from everstep.runtime.engine.options import Mode
@@ -115,7 +115,8 @@ class Attempt:
         self.trouble: EverstepError | None = None  # the newest error of the store that the program was told
         self.unwritten: set[str] = set()  # steps that ran and whose end could not be recorded
         self.waits: dict[str, Waiting] = {}
-        self.interrupted = False
+        self.interrupted: Interrupted | None = None
+        self.stopped_in: set[str] = set()  # the paths of the steps around the calls that heard of it
         self.diverged: NonDeterminism | None = None
         self.unsure = False
         self.buried = 0  # after how many deaths it was given up, when it was opened
@@ -190,7 +191,7 @@ class Attempt:
     @property
     def is_stopping(self) -> bool:
         """Whether tasks are cancelled because the run stops, not because the program wants it."""
-        stopped = self.interrupted or bool(self.waits) or self.saver is None or self.failure is not None
+        stopped = self.interrupted is not None or bool(self.waits) or self.saver is None or self.failure is not None
         return stopped or self.dry or signals.seen(self) is not None
 
     def survives(self) -> bool:
@@ -231,8 +232,11 @@ class Attempt:
 
     def interrupt(self, reason: str, exit_code: int | None = None) -> Interrupted:
         """The error that stops the program, for the caller to raise."""
-        self.interrupted = True
-        return Interrupted(self.id, reason, exit_code)
+        here = frame.get()
+        if here is not None and here.run is self:
+            self.stopped_in.add(here.path)
+        self.interrupted = Interrupted(self.id, reason, exit_code)
+        return self.interrupted
 
     def waiting(self, address: str, what: str, until: int | None) -> Waiting:
         """The error that unwinds the program until something has come, for the caller to raise."""

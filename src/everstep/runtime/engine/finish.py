@@ -24,7 +24,7 @@ from everstep.runtime.steps.retry import chance
 from everstep.runtime.waits.wake_callers import tell
 from everstep.snapshot.saver import Saved, Saver
 from everstep.store.chain import Chain
-from everstep.store.journal.entries import pack_body
+from everstep.store.journal.entries import EventEntry, pack
 from everstep.store.load import checkpoint_record
 from everstep.store.views import Checkpoint, asked_for, with_header
 
@@ -58,7 +58,7 @@ class Ending(Shape):
 
 def leave(run: Attempt, error: BaseException | None) -> None:
     """Record how an attempt ended, and close it."""
-    error = stopped_by(error) or next(iter(run.waits.values()), None)
+    error = end_of(run, stopped_by(error))
     _notice_trouble(run, error)
     run.saves.stop_clock()  # nobody else commits from here on
     try:
@@ -152,6 +152,16 @@ def stopped_by(error: BaseException | None) -> BaseException | None:
     return next((one for one in inner if isinstance(one, Suspended)), error)
 
 
+def end_of(run: Attempt, error: BaseException | None) -> BaseException | None:
+    """What a program ended with. One that waits or was stopped is unwound: what it returns then, or raises because of that, is not its end.
+
+    `gather(gate("a"), gate("b"), return_exceptions=True)` gives it the waits as results, and a program that looks at these may well raise an error.
+    """
+    if error is not None and not isinstance(error, Exception):
+        return error
+    return run.diverged or next(iter(run.waits.values()), None) or run.interrupted or error
+
+
 def _sleep_well(run: Attempt) -> None:
     """An answer to a gate that has not been asked yet does not wake a run that waits for something else."""
     for name in list(run.letters.waiting):
@@ -214,17 +224,18 @@ def _add_loose(run: Attempt, ending: Ending) -> None:
     """Name the failed steps that a resume runs again: those whose failure nothing recorded can depend on."""
     if ending.status != Status.FAILED:
         return
-    unseen = run.branches.unseen()
+    unseen, seen = run.branches.unseen(), run.branches.seen()
     if unseen:
         ending.about["steps"] = unseen
-    else:
-        run.report.handled = run.branches.seen()
+    inner = [step for step in seen if not any(one.startswith(f"{step}/") for one in seen)]  # one around it only replays what it handled
+    if all(any(one.startswith(f"{outer}/") for one in inner) for outer in unseen):
+        run.report.handled = inner
 
 
 def _leave_behind(run: Attempt, reason: str) -> None:
     """Tasks that were not waited for, or were cancelled: how far their steps came is not known."""
     if run.steps.flight:
-        run.writer.put("event", pack_body(["interrupted", encode({"reason": reason, "steps": list(run.steps.flight)})]), None)
+        run.writer.put("event", pack(EventEntry.of("interrupted", {"reason": reason, "steps": list(run.steps.flight)})), None)
 
 
 def _interrupted(run: Attempt, error: Interrupted) -> Ending:
@@ -240,7 +251,7 @@ def _break_off(run: Attempt, reason: str) -> None:
     """Note which steps have no end: the next attempt cannot know how far they came."""
     steps = [*run.steps.flight, *run.steps.take_back_given_up()]
     if steps or run.options.workflow or not run.options.plain or run.root.counts:
-        run.writer.put("event", pack_body(["interrupted", encode({"reason": reason, "steps": steps})]), None)
+        run.writer.put("event", pack(EventEntry.of("interrupted", {"reason": reason, "steps": steps})), None)
     run.fire("interrupt", reason=reason, steps=steps)
 
 

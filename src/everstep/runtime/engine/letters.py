@@ -18,7 +18,7 @@ from everstep.codec.values import decode, encode
 from everstep.errors import DamagedRun, StoreError
 from everstep.records import Letter, RunRow
 from everstep.runtime.engine.replay import forget
-from everstep.store.journal.entries import pack_body
+from everstep.store.journal.entries import EventEntry, pack
 
 if TYPE_CHECKING:
     from everstep.runtime.engine.attempt import Attempt
@@ -100,7 +100,7 @@ class Letters:
         replay = self._attempt.replay
         forget(replay.recorded(address))
         replay.retry(address)
-        self._attempt.writer.put("event", pack_body(["retried", encode({"steps": [address]})]), None)
+        self._attempt.writer.put("event", pack(EventEntry.of("retried", {"steps": [address]})), None)
 
 
 def verified(row: RunRow, letter: Letter) -> Letter:

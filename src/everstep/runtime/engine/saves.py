@@ -16,7 +16,7 @@ from everstep.clock import clock
 from everstep.records import Kind, Record
 from everstep.runtime.engine.store_trouble import TROUBLE
 from everstep.runtime.limits.autosave import Ticker
-from everstep.store.journal.entries import load_result
+from everstep.store.journal.results import load_result
 from everstep.store.load import load
 from everstep.store.views import Checkpoint, asked_for
 
@@ -39,6 +39,7 @@ class Saves:
         self.saved_at = attempt.began
         self.last_step: str | None = None
         self.progress: tuple[float, float] | None = None
+        self.found_at = 0  # the place in the journal of the checkpoint that `recorded` found last; 0 if it stands for one of another run
         self._asked = 0  # how many the program has asked for
         self._ticker: Ticker | None = None
 
@@ -146,6 +147,7 @@ class Saves:
         attempt, replay, place = self._attempt, self._attempt.replay, self._asked
         row, saver = attempt.live()
         self._asked += 1
+        self.found_at = 0
         taken_over = attempt.dry or place < replay.skip_saves
         if state is not None and taken_over:
             saver.state = state
@@ -163,6 +165,7 @@ class Saves:
             return None
         if state is not None:
             saver.state = state
+        self.found_at = own[place].seq
         return Checkpoint(own[place])
 
     def _nothing_saved(self) -> Checkpoint:

@@ -36,14 +36,14 @@ def call(run: Attempt, here: Frame, name: Any, function: Any, args: tuple[Any, .
     replay = run.replay
     found = replay.entries.get(address)
     if found is not None and key is None and not options.ignore and not run.dry:
-        body = found.body
+        step = found.entry
         data = (
             input_bytes(address, args, kwargs) if run.mask is None else masked_input(run, shape_of(plain, options), address, args, kwargs)
         )
-        if body[0] == SUCCEEDED and body[2] == sha256(data).digest()[:16]:
+        if step.status == SUCCEEDED and step.digest == sha256(data).digest()[:16]:
             replay.requested.add(address)
-            kept(run, address, body)
-            return replay.loaded(body)
+            kept(run, address, step)
+            return replay.loaded(step)
     return drive(look_up(Ticket(run, plain, address, args, kwargs, options)))
 
 

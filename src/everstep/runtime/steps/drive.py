@@ -105,6 +105,7 @@ async def run_step(ticket: Ticket, ways: Ways) -> Ended:
                 return ended
         instead = before_step(ticket)
         if instead is not None:
+            await ways.fresh(ticket)  # as on replay: it ends after other tasks had their turn
             return instead[0], None
         if ticket.found is not None:
             await ways.nap(ticket, remaining(ticket))
@@ -125,6 +126,7 @@ async def run_step(ticket: Ticket, ways: Ways) -> Ended:
                 await ways.give_way(ticket, stopped)
             else:
                 if inside is None:  # otherwise it is recorded already
+                    run.steps.refuse_unwound(ticket)
                     succeeded(ticket, result)
                     after_step(ticket, None, await ways.commit(ticket, run.saves.due(ticket, None)))
                 if ways.awaits:
@@ -165,6 +167,7 @@ async def _settled(ticket: Ticket, ways: Ways) -> Ended | None:
 async def _tries_again(ticket: Ticket, ways: Ways, error: Exception) -> bool:
     """Record that an attempt failed. True if there is a next one: then it is time for it when this returns."""
     run = ticket.run
+    run.steps.refuse_unwound(ticket)
     run.refuse_trouble(error)
     delay = failed(ticket, error)
     after_step(ticket, error, await ways.commit(ticket, run.saves.due(ticket, error)))

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from everstep.errors import EverstepError
 from everstep.runtime.steps.options import shape_of
 from everstep.runtime.steps.ticket import Ticket, Turn
-from everstep.store.journal.entries import FAILED, RUNNING, SHORT_INPUT, input_of, preview, show_input
+from everstep.store.journal.entries import FAILED, RUNNING, StepEntry
+from everstep.store.journal.results import SHORT_INPUT, input_of, preview, show_input
 
 if TYPE_CHECKING:
     from everstep.runtime.engine.attempt import Attempt
@@ -80,29 +81,30 @@ def _find(ticket: Ticket) -> None:
     if found is None:
         ticket.again = run.unsure or ticket.address in run.replay.doubtful
         return
-    body = found.body
-    status, ticket.attempt = body[0], body[1]
-    if run.dry and body[12].get("again") and body[6] is not None:
-        status = body[0] = FAILED  # a resume runs it again, but it did fail: validation compares that
-    elif is_other_input(ticket, body) and not run.dry:
-        raise run.diverge(ticket.address, show_input(body[3]), show_input(ticket.input))
-    if status == RUNNING or (status == FAILED and body[12].get("next") is not None):
-        ticket.unsure = not body[12].get("again") and status == RUNNING
-        cut_off = ticket.unsure or bool(body[12].get("cancelled"))  # how far it came is not known
+    step = found.entry
+    status, flags, ticket.attempt = step.status, step.flags, step.attempt
+    if run.dry and flags.get("again") and step.error is not None:
+        status = FAILED  # a resume runs it again, but it did fail: validation compares that
+        found.entry = step._replace(status=FAILED)
+    elif is_other_input(ticket, step) and not run.dry:
+        raise run.diverge(ticket.address, show_input(step.input), show_input(ticket.input))
+    if status == RUNNING or (status == FAILED and flags.get("next") is not None):
+        ticket.unsure = not flags.get("again") and status == RUNNING
+        cut_off = ticket.unsure or bool(flags.get("cancelled"))  # how far it came is not known
         ticket.again = cut_off or run.unsure or ticket.address in run.replay.doubtful
         ticket.attempt += 1
-        ticket.tried = 0 if body[12].get("again") else body[12].get("tried", 0 if status == RUNNING else found.attempts + 1)
-        ticket.found = found if not body[12].get("again") else None
-        run_again(run, body[12].get("inner", ()))
+        ticket.tried = 0 if flags.get("again") else flags.get("tried", 0 if status == RUNNING else found.attempts + 1)
+        ticket.found = found if not flags.get("again") else None
+        run_again(run, flags.get("inner", ()))
         return
     ticket.found, ticket.done = found, True
 
 
-def is_other_input(ticket: Ticket, body: list[Any]) -> bool:
+def is_other_input(ticket: Ticket, step: StepEntry) -> bool:
     """Whether a recorded step had another input than this call."""
-    if not body[2] or body[2] == ticket.digest or not ticket.digest or body[0] == RUNNING:
+    if not step.digest or step.digest == ticket.digest or not ticket.digest or step.status == RUNNING:
         return False
-    return ticket.address not in ticket.run.options.accept and not _same_call(ticket, body[2])
+    return ticket.address not in ticket.run.options.accept and not _same_call(ticket, step.digest)
 
 
 def _same_call(ticket: Ticket, digest: bytes) -> bool:
@@ -124,20 +126,20 @@ def run_again(run: Attempt, addresses: Iterable[str]) -> None:
         run.replay.forget(address)
 
 
-def kept(run: Attempt, address: str, body: list[Any]) -> None:
+def kept(run: Attempt, address: str, step: StepEntry) -> None:
     """Count a step whose result was taken from the journal."""
     report = run.report
     report.kept += 1
-    report.seconds_saved += (body[8] - body[7]) / 1e6
-    report.tokens_saved += body[9]
-    report.cost_saved += body[10]
+    report.seconds_saved += (step.ended - step.started) / 1e6
+    report.tokens_saved += step.tokens
+    report.cost_saved += step.cost
     run.saves.last_step = address
 
 
 def recorded_outcome(ticket: Ticket) -> Any:
     """What was recorded: the result, or the error raised again."""
     assert ticket.found is not None
-    kept(ticket.run, ticket.address, ticket.found.body)
+    kept(ticket.run, ticket.address, ticket.found.entry)
     return given_again(ticket)
 
 
@@ -145,15 +147,15 @@ def given_again(ticket: Ticket) -> Any:
     """The recorded result, or the recorded error raised again, without counting it as kept."""
     run, found = ticket.run, ticket.found
     assert found is not None
-    body = found.body
-    if body[0] == FAILED:
-        if body[12].get("cancelled"):
+    step = found.entry
+    if step.status == FAILED:
+        if step.flags.get("cancelled"):
             raise run.diverge(ticket.address, "a step that the program cancelled", "a step that it does not cancel")
         from everstep.store.journal.failures import rebuilt  # only when something failed
 
         run.branches.failed(ticket.address, run.branch())
-        raise rebuilt(body[6], ticket.address)
-    return run.replay.loaded(body)
+        raise rebuilt(step.error or {}, ticket.address)
+    return run.replay.loaded(step)
 
 
 # Steps with a key take turns.

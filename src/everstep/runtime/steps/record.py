@@ -19,7 +19,8 @@ from everstep.runtime.engine.in_flight import Waiter
 from everstep.runtime.steps.lookup import run_again
 from everstep.runtime.steps.retry import chance
 from everstep.runtime.steps.ticket import Ticket
-from everstep.store.journal.entries import FAILED, INLINE, RUNNING, SUCCEEDED, pack_body, result_body
+from everstep.store.journal.entries import FAILED, INLINE, RUNNING, SUCCEEDED, StepEntry, StepFlags
+from everstep.store.journal.results import result_body
 from everstep.threads.at_once import at_once
 
 if TYPE_CHECKING:
@@ -169,7 +170,7 @@ def failed(ticket: Ticket, error: Exception, final: bool = False) -> float | Non
     delay = None
     if retry is not None and not final and retry.again(ticket.tried, error):
         delay = retry.delay_after(ticket.tried, chance())
-    flags: dict[str, Any] = {"tried": ticket.tried}
+    flags: StepFlags = {"tried": ticket.tried}
     if delay is not None:
         flags["next"] = clock.now_us() + int(delay * 1e6)
         inner = run.branches.unseen(f"{ticket.address}/")
@@ -187,16 +188,16 @@ def remaining(ticket: Ticket) -> float:
     found, ticket.found = ticket.found, None
     if found is None:
         return 0.0
-    due, retry = found.body[12].get("next"), ticket.options.retry
+    due, retry = found.entry.flags.get("next"), ticket.options.retry
     if due is None or retry is None:
         return 0.0
     return float(min(retry.max_delay, max(0.0, (due - clock.now_us()) / 1e6)))  # a clock that was set must not make it wait for years
 
 
-def drawn(run: Attempt, value: Any) -> bytes:
+def drawn(run: Attempt, value: Any) -> StepEntry:
     """The record of a value that was drawn: time, chance."""
     now = clock.now_us()
-    return pack_body([SUCCEEDED, 1, b"", b"", INLINE, encode(value), None, now, now, 0, 0.0, run.worker, {"value": True}])
+    return StepEntry(SUCCEEDED, 1, b"", b"", INLINE, encode(value), None, now, now, 0, 0.0, run.worker, {"value": True})
 
 
 # The commit.

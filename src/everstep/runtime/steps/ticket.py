@@ -10,7 +10,8 @@ from everstep.clock import clock
 from everstep.errors import Reentered, StepTimeout
 from everstep.runtime.steps.options import StepOptions
 from everstep.store.chain import Entry
-from everstep.store.journal.entries import FAILED, NOTHING, Chunks, Recorded, pack_body
+from everstep.store.journal.entries import FAILED, NOTHING, Recorded, StepEntry, StepFlags, pack
+from everstep.store.journal.results import Chunks
 
 if TYPE_CHECKING:
     from concurrent.futures import Future  # imports logging, which takes longer than all of this
@@ -96,7 +97,7 @@ class Ticket:
         self.kind = options.kind
         self.digest = b""
         self.input: bytes | str = b""
-        self.found: Recorded | None = None
+        self.found: Recorded[StepEntry] | None = None
         self.done = False  # a recorded end was found: a result, or an error that the program saw
         self.attempt = 1
         self.tried = 0  # attempts of this round of retries
@@ -153,11 +154,11 @@ class Ticket:
 
     def record(
         self, status: str, form: int = NOTHING, result: bytes | None = None, error: dict[str, Any] | None = None,
-        flags: dict[str, Any] | None = None, chunks: Chunks | None = None,
+        flags: StepFlags | None = None, chunks: Chunks | None = None,
     ) -> None:  # fmt: skip
         """Put up what is to be recorded of this step."""
-        body = pack_body(
-            [status, self.attempt, self.digest, self.input, form, result, error, self.started, clock.now_us(), self.tokens, self.cost,
-             self.run.worker, flags or {}]
+        step = StepEntry(
+            status, self.attempt, self.digest, self.input, form, result, error, self.started, clock.now_us(), self.tokens, self.cost,
+            self.run.worker, flags or {},
         )  # fmt: skip
-        self.entry = Entry("step", body, self.address, chunks or ())
+        self.entry = Entry("step", pack(step), self.address, chunks or ())

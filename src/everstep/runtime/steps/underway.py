@@ -83,6 +83,18 @@ class StepsUnderway:
         if isinstance(error, Waiting):
             self._attempt.waits.setdefault(ticket.address, error)
 
+    def refuse_unwound(self, ticket: Ticket) -> None:
+        """The function of a step has ended. If something inside it waits or was stopped, and it caught that, this is no end of the step."""
+        attempt = self._attempt
+        if attempt.waits or attempt.interrupted is not None:
+            inside = f"{ticket.address}/"
+            stop: Suspended | None = next((one for address, one in attempt.waits.items() if address.startswith(inside)), None)
+            if stop is None and any(path.startswith(inside) for path in attempt.stopped_in):
+                stop = attempt.interrupted
+            if stop is not None:
+                self.broken_off(ticket, stop)
+                raise stop
+
     def give_up(self, ticket: Ticket) -> None:
         """The program cancelled a step. Recorded with the next commit: whatever depends on it comes after that, or is not recorded at all."""
         attempt = self._attempt

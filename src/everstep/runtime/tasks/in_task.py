@@ -55,11 +55,11 @@ class InTask:
         """Return when it is the turn of a recorded end; of a step that the program had cancelled, never."""
         run, found, completions = ticket.run, ticket.found, self._tasks.completions
         assert found is not None
-        if found.body[12].get("cancelled"):
+        if found.entry.flags.get("cancelled"):
             if not run.dry:
                 cancel_children_of(ticket)
             try:
-                await completions.cancelled(ticket.address, seconds_of(found.body))
+                await completions.cancelled(ticket.address, seconds_of(found.entry))
             finally:
                 run.branches.cancelled(ticket.address, run.branch())
         if not completions.is_next(found.record.seq):
@@ -67,8 +67,7 @@ class InTask:
 
     async def fresh(self, ticket: Ticket) -> None:
         """Return when something new may begin: everything recorded was handed out."""
-        if self._tasks.completions.holding:
-            await self._tasks.completions.new()
+        await self._tasks.completions.new()
 
     async def call(self, ticket: Ticket) -> Any:
         """Make one attempt at a step."""
@@ -155,7 +154,7 @@ def cancel_children_of(ticket: Ticket) -> None:
     from everstep.runtime.child import cancel_child
 
     run, inside = ticket.run, f"{ticket.address}/"
-    found = [address for address, one in run.replay.entries.items() if address.startswith(inside) and one.body[12].get("cancelled")]
+    found = [address for address, one in run.replay.entries.items() if address.startswith(inside) and one.entry.flags.get("cancelled")]
     if ticket.is_child:
         found.append(ticket.address)
     for address in found:

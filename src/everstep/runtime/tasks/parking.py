@@ -11,12 +11,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from everstep.clock import clock
-from everstep.codec.values import encode
 from everstep.errors import Suspended, Waiting
 from everstep.runtime.waits import gates
 from everstep.runtime.waits.gates import Question
 from everstep.runtime.waits.timers import Timer, timer_of
-from everstep.store.journal.entries import pack_body
+from everstep.store.journal.entries import EventEntry, pack
 
 if TYPE_CHECKING:
     from everstep.runtime.engine.attempt import Attempt
@@ -38,8 +37,8 @@ async def _decide(tasks: TaskWriter, run: Attempt, asked: Question) -> Any:
     found = run.replay.answers.get(asked.address)
     run.replay.requested.add(asked.address)
     if found is not None:
-        if found.body[2].get("cancelled"):
-            await _cancelled_again(tasks, asked.address, found.body[2].get("seconds", 0.0))
+        if found.entry.flags.get("cancelled"):
+            await _cancelled_again(tasks, asked.address, found.entry.flags.get("seconds", 0.0))
         await tasks.completions.recorded(found.record.seq)
         return gates.decide(run, asked)
     began = clock.now_us()
@@ -138,7 +137,7 @@ async def _wait(tasks: TaskWriter, run: Attempt, timer: Timer) -> None:
 
 
 def _note_end(run: Attempt, event: str, timer: Timer) -> None:
-    run.writer.put("event", pack_body([event, encode({"timer": timer.address})]), None)
+    run.writer.put("event", pack(EventEntry.of(event, {"timer": timer.address})), None)
     timer.drop_letter()
 
 

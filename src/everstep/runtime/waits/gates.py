@@ -22,7 +22,7 @@ from everstep.runtime.engine.store_trouble import TROUBLE
 from everstep.runtime.steps.options import check_name
 from everstep.runtime.waits import answer_schema as shapes
 from everstep.runtime.waits.answer_instances import instance_of, plain_of
-from everstep.store.journal.entries import pack_body
+from everstep.store.journal.entries import AnswerEntry, EventEntry, GateEntry, pack
 
 if TYPE_CHECKING:
     from everstep.runtime.engine.attempt import Attempt
@@ -139,7 +139,7 @@ def decide(run: Attempt, asked: Question) -> Any:
     run.replay.requested.add(address)
     found = run.replay.answers.get(address)
     if found is not None:
-        return _value(address, found.body)
+        return _value(address, found.entry)
     if run.dry:
         from everstep.runtime.steps import validate
 
@@ -151,7 +151,7 @@ def decide(run: Attempt, asked: Question) -> Any:
     run.fire("before_gate", gate=address, ask=asked.text)
     known = run.replay.asked.get(address)
     asked.deadline = (
-        known.body[2] if known is not None else clock.now_us() + int(asked.timeout * 1e6) if asked.timeout is not None else None
+        known.entry.deadline if known is not None else clock.now_us() + int(asked.timeout * 1e6) if asked.timeout is not None else None
     )
     arrived = arrival(run, asked)
     if arrived is not None:
@@ -207,7 +207,7 @@ def _letter(run: Attempt, asked: Question) -> Letter | None:
     if fault is None:
         return letter
     run.letters.take(letter.name)
-    run.writer.put("event", pack_body(["answer_refused", encode({"gate": address, "fault": fault})]), None)
+    run.writer.put("event", pack(EventEntry.of("answer_refused", {"gate": address, "fault": fault})), None)
     return None
 
 
@@ -237,7 +237,7 @@ def _put_question(run: Attempt, asked: Question, known: bool) -> None:
     text = asked.text if mask is None else mask.text(asked.text)
     if not known:
         with run.writer.lock:
-            run.writer.put("gate", pack_body([text, asked.shape, asked.deadline, kept, {}]), address)
+            run.writer.put("gate", pack(GateEntry(text, asked.shape, asked.deadline, kept, {})), address)
     if asked.deadline is not None:
         with run.writer.lock:
             run.letters.send(f"timer:{address}", asked.deadline)  # one that is there already stays
@@ -245,9 +245,9 @@ def _put_question(run: Attempt, asked: Question, known: bool) -> None:
 
 def answered(run: Attempt, address: str, value: Any, by: str | None, expired: bool = False) -> Any:
     """Record an answer, with the checkpoint that a policy wants at gates."""
-    body = [encode(_kept(run, value, address), f"answer of {address}"), by, {"expired": True} if expired else {}]
+    answer = AnswerEntry(encode(_kept(run, value, address), f"answer of {address}"), by, {"expired": True} if expired else {})
     with run.writer.lock:
-        run.writer.put("answer", pack_body(body), address)
+        run.writer.put("answer", pack(answer), address)
         run.waits.pop(address, None)
         run.letters.take(f"timer:{address}")
         run.letters.keep_asleep(f"answer:{address}")
@@ -256,7 +256,7 @@ def answered(run: Attempt, address: str, value: Any, by: str | None, expired: bo
     else:
         run.writer.write_entries()
     run.fire("after_gate", gate=address, value=value, by=by)
-    return _value(address, body)
+    return _value(address, answer)
 
 
 def give_up(run: Attempt, address: str, seconds: float) -> None:
@@ -264,16 +264,16 @@ def give_up(run: Attempt, address: str, seconds: float) -> None:
     if run.is_stopping:
         return
     with run.writer.lock:
-        run.writer.put("answer", pack_body([encode(None), "the program", {"cancelled": True, "seconds": seconds}]), address)
+        run.writer.put("answer", pack(AnswerEntry(encode(None), "the program", {"cancelled": True, "seconds": seconds})), address)
         run.letters.take(f"timer:{address}")
         run.letters.keep_asleep(f"answer:{address}")
     run.branches.cancelled(address, run.branch())
 
 
-def _value(address: str, body: list[Any]) -> Any:
-    if body[2].get("expired"):
+def _value(address: str, answer: AnswerEntry) -> Any:
+    if answer.flags.get("expired"):
         raise GateTimeout(f"nobody answered gate {address!r} in time")
-    return decode(body[0])
+    return decode(answer.value)
 
 
 def ask_about(ticket: Ticket) -> Any:

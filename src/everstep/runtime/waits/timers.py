@@ -11,7 +11,7 @@ from everstep.clock import clock
 from everstep.errors import InvalidArgument, Waiting
 from everstep.fields import Shape
 from everstep.runtime.waits.gates import MOST_SECONDS, address_of
-from everstep.store.journal.entries import pack_body
+from everstep.store.journal.entries import TimerEntry, pack
 from everstep.store.query import to_us
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Timer(Shape):
     def put(self) -> None:
         """Have the deadline recorded with the next commit, once."""
         if self.asked_at is None:
-            self.run.writer.put("timer", pack_body([self.due]), self.address)
+            self.run.writer.put("timer", pack(TimerEntry(self.due)), self.address)
 
     def wake_then(self) -> None:
         """Have the run woken at the deadline. A letter that is there already stays."""
@@ -68,7 +68,9 @@ def timer_of(run: Attempt, seconds: float | None, until: Any) -> Timer:
     address = address_of(run, "sleep")
     run.replay.requested.add(address)
     found = run.replay.asked.get(address)
-    return Timer(run, address, due, None) if found is None else Timer(run, address, found.body[0], found.record.at)
+    if found is None:
+        return Timer(run, address, due, None)
+    return Timer(run, address, due if found.entry.deadline is None else found.entry.deadline, found.record.at)
 
 
 def sleep(run: Attempt, seconds: float | None, until: Any) -> None:
