@@ -320,7 +320,7 @@ class Run(Driver):
         used, below = self._played.used, self._account.below
         seconds = used.seconds + (time.monotonic() - self._began if self._saver is not None else 0.0)
         return {
-            "seconds": seconds + below.seconds, "steps": used.steps + below.steps, "tokens": used.tokens + below.tokens,
+            "seconds": seconds + below.seconds + self._account.lost, "steps": used.steps + below.steps, "tokens": used.tokens + below.tokens,
             "cost": used.cost + below.cost,
         }  # fmt: skip
 
@@ -381,6 +381,10 @@ class Run(Driver):
         if state is not None:
             self.state = state
         return Checkpoint(own[place])
+
+    def _place_of(self, done: Checkpoint) -> int:
+        """Where the checkpoint that was found last stands in the journal; 0 if it stands for one of another run."""
+        return 0 if self._dry or self._saves <= self._played.skip_saves else done._record.seq
 
     def _nothing_saved(self) -> Checkpoint:
         row, _ = self._open()

@@ -69,6 +69,7 @@ async def _run(ticket: Ticket, handle: Any) -> Any:
     await _afford(ticket, handle)
     instead = run._before_step(ticket)
     if instead is not None:
+        await handle._completions.new()  # as on replay: it ends after other tasks had their turn
         return instead[0]
     while True:
         wait = remaining(ticket)
