@@ -38,7 +38,7 @@ from everstep.runtime.engine import abandoned, owner, replay
 from everstep.runtime.engine.closing import announce, end
 from everstep.runtime.engine.context import opened
 from everstep.runtime.engine.driver import Driver, republish, told
-from everstep.runtime.engine.ending import Ending, add_loose, ending_of, stopped_by, tell_caller
+from everstep.runtime.engine.ending import Ending, add_loose, end_of, ending_of, stopped_by, tell_caller
 from everstep.runtime.engine.give_back import give_back, give_back_unopened
 from everstep.runtime.engine.journal_writer import TROUBLE, Durability
 from everstep.runtime.engine.leases import Keeper
@@ -541,7 +541,7 @@ class Run(Driver):
 
     def _leave(self, error: BaseException | None) -> None:
         """Record how the run ended; an error of the program goes before one of ours."""
-        error = stopped_by(error) or next(iter(self._waits.values()), None)
+        error = end_of(self, stopped_by(error))
         self._notice_trouble(error)
         if self._ticker is not None:
             self._ticker.stop()  # nobody else commits from here on

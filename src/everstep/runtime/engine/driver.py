@@ -87,7 +87,7 @@ class Driver(Recorder):
         self._flight: dict[str, Ticket] = {}
         self._resting: set[str] = set()  # the steps that wait between two attempts
         self._waits: dict[str, Waiting] = {}  # what stopped the program; one that catches it all the same has not gone past it
-        self._interrupted = False  # something asked the program to stop, and its tasks are being unwound
+        self._interrupted: Interrupted | None = None  # something asked the program to stop, and its tasks are being unwound
         self._diverged: NonDeterminism | None = None  # changed code asked for something else: a handler must not act on that
         self._given_up: dict[str, Entry] = {}  # the steps that the program cancelled
         self._lost: set[str] = set()  # the calls of child runs among them: those runs are to be cancelled, too
@@ -450,7 +450,7 @@ class Driver(Recorder):
     @property
     def _is_stopping(self) -> bool:
         """Whether tasks are cancelled because the run stops, not because the program wants it."""
-        stopped = self._interrupted or bool(self._waits) or self._saver is None or self._failure is not None
+        stopped = self._interrupted is not None or bool(self._waits) or self._saver is None or self._failure is not None
         return stopped or self._dry or signals.seen(self) is not None
 
     def _boundary(self) -> None:
@@ -483,8 +483,8 @@ class Driver(Recorder):
         return error
 
     def _interrupt(self, reason: str, exit_code: int | None = None) -> Interrupted:
-        self._interrupted = True
-        return Interrupted(self.id, reason, exit_code)
+        self._interrupted = Interrupted(self.id, reason, exit_code)
+        return self._interrupted
 
     def _afford(self, ticket: Ticket) -> None:
         """Before a step or an attempt at it: have a place in the budgets, those of the callers too, or stop the run."""
