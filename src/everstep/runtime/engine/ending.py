@@ -148,11 +148,12 @@ def add_loose(run: Run, ending: Ending) -> None:
     """Name the failed steps that a resume runs again: those whose failure nothing recorded can depend on."""
     if ending.status != Status.FAILED:
         return
-    unseen = run._branches.unseen()
+    unseen, seen = run._branches.unseen(), run._branches.seen()
     if unseen:
         ending.about["steps"] = unseen
-    else:
-        run.report.handled = run._branches.seen()
+    inner = [step for step in seen if not any(one.startswith(f"{step}/") for one in seen)]  # one around it only replays what it handled
+    if all(any(one.startswith(f"{outer}/") for one in inner) for outer in unseen):
+        run.report.handled = inner
 
 
 def _leave_behind(run: Run, reason: str) -> None:
