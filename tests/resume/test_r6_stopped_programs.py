@@ -157,3 +157,43 @@ def test_R6_an_error_before_the_wait_still_fails_the_run(store: everstep.Store) 
     out = store.start(flow, id="r")
     assert out.status == "failed"
     assert isinstance(out.error, ValueError)
+
+
+@pytest.mark.parametrize("react", REACTIONS, ids=lambda react: react.__name__)
+@pytest.mark.parametrize("kind", ["gates", "budget"])
+def test_R6_a_step_that_gathers_what_stopped_it_has_not_ended(store: everstep.Store, kind: str, react: Callable[[list[Any]], Any]) -> None:
+    async def outer() -> Any:
+        run = everstep.current()
+        both = (run.gate("a"), run.gate("b")) if kind == "gates" else (run.step("a", work, "a"), run.step("b", work, "b"))
+        found = await asyncio.gather(*both, return_exceptions=True)
+        return react([one if isinstance(one, str) else repr(one) for one in found] if react is returns_all else found)
+
+    @everstep.workflow(name="r6 step gathers", budget=everstep.Budget(steps=2))
+    async def flow() -> Any:
+        return await everstep.current().step("outer", outer)
+
+    assert store.start(flow, id="r").status == "waiting"
+    assert "outer#0" not in [step.address for step in store.steps("r")]
+    for gate in store.gates("r"):
+        store.answer("r", gate.address, gate.name)
+    assert store.resume("r", budget=everstep.Budget(steps=9)).unwrap() == (2 if react is counts_the_good else ["a", "b"])
+
+
+@pytest.mark.parametrize("then", ["return", "raise"])
+def test_R6_a_wide_handler_in_a_step_ends_no_step_that_waits(store: everstep.Store, then: str) -> None:
+    def outer() -> Any:
+        try:
+            return everstep.gate("a")
+        except BaseException:
+            if then == "return":
+                return "swallowed"
+            raise RuntimeError("swallowed") from None
+
+    @everstep.workflow(name="r6 wide step")
+    def flow() -> Any:
+        return everstep.current().step("outer", outer)
+
+    assert store.start(flow, id="r").status == "waiting"
+    assert store.steps("r") == []
+    store.answer("r", "outer#0/a#0", 1)
+    assert store.resume("r").unwrap() == 1

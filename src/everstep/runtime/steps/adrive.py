@@ -81,6 +81,7 @@ async def _run(ticket: Ticket, handle: Any) -> Any:
             run._not_recorded(ticket, trouble.error)
             raise trouble.error  # noqa: B904 - it has its own cause
         except Exception as error:
+            run._refuse_unwound(ticket)
             run._refuse_trouble(error)
             delay = failed(ticket, error)
             seq = await handle._write_step(ticket, error)
@@ -100,6 +101,7 @@ async def _run(ticket: Ticket, handle: Any) -> Any:
             raise
         else:
             if ticket.options.transactional is None:  # otherwise it is recorded already
+                run._refuse_unwound(ticket)
                 succeeded(ticket, result)
                 seq = await handle._write_step(ticket, None)
             else:
