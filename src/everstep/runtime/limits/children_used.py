@@ -8,8 +8,7 @@ from everstep.runtime.engine import replay
 from everstep.runtime.limits.account import Account
 from everstep.runtime.limits.budget import Used
 from everstep.runtime.limits.driven_time import Attempt, attempts, seconds_in
-from everstep.store.journal.entries import read
-from everstep.store.load import newest_of
+from everstep.store.load import checked_from, newest_of
 from everstep.store.refs import verified
 
 
@@ -33,7 +32,7 @@ def _lost_seconds(backend: Backend, row: RunRow) -> float:
     killed = _killed_below(backend, row)
     if not killed:
         return 0.0
-    own = attempts(read(backend, row, 1))
+    own = attempts(checked_from(backend, row, 1))
     return seconds_in([*own, *killed]) - seconds_in(own)
 
 
@@ -43,7 +42,7 @@ def _killed_below(backend: Backend, row: RunRow) -> list[Attempt]:
     for child in map(verified, _children(backend, row)):
         newest = newest_of(backend, child, Kind.STATUS)
         if child.epoch > 1 or newest is None or "used" not in replay.content(newest):
-            found += (one for one in attempts(read(backend, child, 1)) if not one.told)
+            found += (one for one in attempts(checked_from(backend, child, 1)) if not one.told)
         found += _killed_below(backend, child)
     return found
 
