@@ -43,7 +43,7 @@ class Ways(Protocol):
 
     async def place(self, ticket: Ticket) -> None: ...
 
-    async def fresh(self, ticket: Ticket) -> None: ...
+    async def fresh(self, ticket: Ticket, is_over: bool = False) -> None: ...
 
     async def call(self, ticket: Ticket) -> Any: ...
 
@@ -105,16 +105,13 @@ async def run_step(ticket: Ticket, ways: Ways) -> Ended:
                 return ended
         instead = before_step(ticket)
         if instead is not None:
-            await ways.fresh(ticket)  # as on replay: it ends after other tasks had their turn
+            await ways.fresh(ticket, is_over=True)  # as on replay: it ends after other tasks had their turn
             return instead[0], None
         if ticket.found is not None:
             await ways.nap(ticket, remaining(ticket))
         while True:
             try:
                 result = await (ways.call(ticket) if inside is None else inside.attempt(ticket, ways))
-            except Unrecorded as trouble:
-                run.steps.not_recorded(ticket, trouble.error)
-                raise trouble.error  # noqa: B904 - it has its own cause
             except Exception as problem:  # noqa: BLE001 - handed back, or tried again
                 error = raised(problem)
                 if not await _tries_again(ticket, ways, error):
@@ -167,6 +164,9 @@ async def _settled(ticket: Ticket, ways: Ways) -> Ended | None:
 async def _tries_again(ticket: Ticket, ways: Ways, error: Exception) -> bool:
     """Record that an attempt failed. True if there is a next one: then it is time for it when this returns."""
     run = ticket.run
+    if isinstance(error, Unrecorded):
+        run.steps.not_recorded(ticket, error.error)
+        raise error.error  # it has its own cause
     run.steps.refuse_unwound(ticket)
     run.refuse_trouble(error)
     delay = failed(ticket, error)

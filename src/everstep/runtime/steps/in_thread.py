@@ -34,7 +34,7 @@ class InThread:
     async def place(self, ticket: Ticket) -> None:
         """A recorded end is handed out at once: the program waits for nothing else."""
 
-    async def fresh(self, ticket: Ticket) -> None:
+    async def fresh(self, ticket: Ticket, is_over: bool = False) -> None:
         """Something new begins at once."""
 
     async def call(self, ticket: Ticket) -> Any:

@@ -75,7 +75,7 @@ async def _unfinished(ticket: Ticket, ways: Ways) -> Ended:
     run = ticket.run
     if not ticket.is_child:
         if "/" not in ticket.address:  # other tasks may still get recorded ends
-            await ways.fresh(ticket)
+            await ways.fresh(ticket, is_over=True)
         raise ends_at(run, ticket.address)
     try:
         return await ways.call(ticket), None

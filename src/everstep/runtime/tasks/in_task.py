@@ -65,9 +65,11 @@ class InTask:
         if not completions.is_next(found.record.seq):
             await completions.recorded(found.record.seq)
 
-    async def fresh(self, ticket: Ticket) -> None:
-        """Return when something new may begin: everything recorded was handed out."""
-        await self._tasks.completions.new()
+    async def fresh(self, ticket: Ticket, is_over: bool = False) -> None:
+        """Return when something new may begin: everything recorded was handed out. One that `is_over` at once leaves the others a turn, too."""
+        completions = self._tasks.completions
+        if is_over or completions.holding:
+            await completions.new()
 
     async def call(self, ticket: Ticket) -> Any:
         """Make one attempt at a step."""
