@@ -14,7 +14,7 @@ from situations import DEEP, Down, Kill, Kills, World, drive, journal
 
 import everstep
 from everstep.errors import EverstepError, NonDeterminism
-from everstep.runtime import run as run_module
+from everstep.runtime.engine import finish
 from everstep.runtime.steps.underway import StepsUnderway
 from everstep.runtime.tasks import in_task
 from everstep.runtime.tasks.branches import Branches
@@ -198,7 +198,7 @@ def caught(form: str, most: int = 60) -> int:
 def test_canary_a_resume_by_the_chain_of_exceptions_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The old rule: a failed step runs again if its error is in the chain of the one that ended the run."""
     chain: list[BaseException | None] = []
-    ending_of = run_module.ending_of
+    ending_of = finish.ending_of
 
     def remembered(run: Any, error: BaseException | None) -> Any:
         chain[:] = [error]
@@ -211,7 +211,7 @@ def test_canary_a_resume_by_the_chain_of_exceptions_is_caught(monkeypatch: pytes
         names = {str(one) for one in chain if isinstance(one, Down)}
         return [address for address in self._failed if address.startswith(inside) and address.partition("#")[0] in names]
 
-    monkeypatch.setattr(run_module, "ending_of", remembered)
+    monkeypatch.setattr(finish, "ending_of", remembered)
     monkeypatch.setattr(Branches, "unseen", in_the_chain)
     assert caught("plain") >= 0
 
