@@ -29,6 +29,7 @@ from everstep.threads.offload import offload
 if TYPE_CHECKING:
     from everstep.runtime.driving_store import Host
     from everstep.runtime.engine.attempt import Attempt
+    from everstep.runtime.steps.open_step import AsyncOpenStep
 
 _MOST_SECONDS = 5.0  # that a cancelled task waits for the thread that opens or leaves its run
 
@@ -141,6 +142,14 @@ class AsyncRun:
         """Like `Run.step`, to be awaited. It has its number from this call on, so that many can be gathered."""
         run = self._attempt
         return self._tasks.drive(begin(run, run.here(), name, function, args, kwargs, options_of(key, retry, timeout)))
+
+    def begin(
+        self, name: str, /, *args: Any, key: Any = None, retry: Any = None, kind: str | None = None, **kwargs: Any
+    ) -> Awaitable[AsyncOpenStep]:
+        """Like `Run.begin`, to be awaited, as are `complete` and `fail`. It has its number from this call on."""
+        from everstep.runtime.steps import open_step
+
+        return self._tasks.open_step(open_step.number(self._attempt, name, args, kwargs, key, retry, kind))
 
     async def map(self, function: Callable[..., Any], items: Iterable[Any], concurrency: int = 8) -> list[Any]:
         """One step for each item, at most `concurrency` at the same time; results in the order of the items."""

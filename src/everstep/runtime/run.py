@@ -27,7 +27,7 @@ from everstep.runtime.steps.call import begin, call
 from everstep.runtime.steps.options import ABSENT, check_items, check_name
 from everstep.runtime.steps.record import drawn
 from everstep.runtime.steps.retry import chance
-from everstep.runtime.steps.ticket import Ticket
+from everstep.runtime.steps.ticket import Ticket, check_usage, step_key
 from everstep.runtime.waits import gates, timers
 from everstep.store.journal.entries import EventEntry, pack
 from everstep.store.journal.results import result_body
@@ -37,6 +37,7 @@ from everstep.threads.guard import inside
 if TYPE_CHECKING:
     from everstep.runtime.driving_store import Host
     from everstep.runtime.engine.leases import Keeper
+    from everstep.runtime.steps.open_step import OpenStep
 
 
 class Run:
@@ -138,10 +139,20 @@ class Run:
 
         return drive_all(tickets_of(self._attempt, function, items, concurrency), concurrency)
 
+    def begin(self, name: str, /, *args: Any, key: Any = None, retry: Any = None, kind: str | None = None, **kwargs: Any) -> OpenStep:
+        """Begin a step that somebody else runs, with this input; gives a ticket to `complete` or `fail`.
+
+        If the step has its end already, `ticket.recorded` is True, and `ticket.result` gives it: it must not be run. `kind` is what
+        policies look at.
+        """
+        from everstep.runtime.steps import open_step
+
+        return open_step.open_step(open_step.number(self._attempt, name, args, kwargs, key, retry, kind))
+
     @property
     def step_key(self) -> str:
         """Inside a step: a key that stays the same whenever this step is tried, for the services that it calls."""
-        return gates.step_key(self._attempt.live()[0], _ticket_here(self._attempt).address)
+        return step_key(self._attempt.live()[0], _ticket_here(self._attempt).address)
 
     @property
     def step_attempt(self) -> int:
@@ -301,11 +312,6 @@ def _ticket_here(run: Attempt) -> Ticket:
     if here is None or here.ticket is None:
         raise RunClosed("this code is not inside a step", remedy="Ask inside the function that run.step calls.")
     return here.ticket
-
-
-def check_usage(tokens: Any, cost: Any) -> None:
-    if not isinstance(tokens, int) or not isinstance(cost, (int, float)) or tokens < 0 or not 0 <= cost < 1e12:
-        raise InvalidArgument(f"tokens={tokens!r:.40}, cost={cost!r:.40} are no amounts")
 
 
 def give_result(run: Attempt, result: Any) -> None:

@@ -44,6 +44,7 @@ from everstep.runtime.limits.account import Account
 from everstep.runtime.limits.policy import Policy, manual
 from everstep.runtime.report import Report
 from everstep.runtime.steps.call import begin, call
+from everstep.runtime.steps.lookup import end_turn
 from everstep.runtime.steps.underway import StepsUnderway
 from everstep.runtime.tasks.branches import Branch, Branches
 from everstep.snapshot.saver import Saver
@@ -181,6 +182,8 @@ class Attempt:
         """The attempt is over, however it ended."""
         self.saves.stop_clock()
         self.phase, self.saver = CLOSED, None
+        for ticket in list(self.steps.elsewhere.values()):
+            end_turn(ticket)  # others of its key need not wait for one that nobody can end any more
         opened(-1)
         signals.unwatch(self)
         if not self.dry:

@@ -99,16 +99,9 @@ async def run_step(ticket: Ticket, ways: Ways) -> Ended:
     run, inside = ticket.run, ticket.options.transactional
     error: Exception | None = None
     try:
-        if ways.awaits or run.dry or ticket.options.key is not None or inside is not None:
-            ended = await _settled(ticket, ways)
-            if ended is not None:
-                return ended
-        instead = before_step(ticket)
-        if instead is not None:
-            await ways.fresh(ticket, is_over=True)  # as on replay: it ends after other tasks had their turn
-            return instead[0], None
-        if ticket.found is not None:
-            await ways.nap(ticket, remaining(ticket))
+        ended = await start_step(ticket, ways)
+        if ended is not None:
+            return ended
         while True:
             try:
                 result = await (ways.call(ticket) if inside is None else inside.attempt(ticket, ways))
@@ -137,6 +130,22 @@ async def run_step(ticket: Ticket, ways: Ways) -> Ended:
         end_turn(ticket)
 
 
+async def start_step(ticket: Ticket, ways: Ways) -> Ended | None:
+    """All that comes before the function of a step is called; gives an end if it is not to be called."""
+    options = ticket.options
+    if ways.awaits or ticket.run.dry or options.key is not None or options.transactional is not None:
+        ended = await _settled(ticket, ways)
+        if ended is not None:
+            return ended
+    instead = before_step(ticket)
+    if instead is not None:
+        await ways.fresh(ticket, is_over=True)  # as on replay: it ends after other tasks had their turn
+        return instead[0], None
+    if ticket.found is not None:
+        await ways.nap(ticket, remaining(ticket))
+    return None
+
+
 async def _settled(ticket: Ticket, ways: Ways) -> Ended | None:
     """Wait until a step may begin; gives an end if it is not to be run."""
     run, inside = ticket.run, ticket.options.transactional
@@ -163,18 +172,25 @@ async def _settled(ticket: Ticket, ways: Ways) -> Ended | None:
 
 async def _tries_again(ticket: Ticket, ways: Ways, error: Exception) -> bool:
     """Record that an attempt failed. True if there is a next one: then it is time for it when this returns."""
-    run = ticket.run
     if isinstance(error, Unrecorded):
-        run.steps.not_recorded(ticket, error.error)
+        ticket.run.steps.not_recorded(ticket, error.error)
         raise error.error  # it has its own cause
-    run.steps.refuse_unwound(ticket)
-    run.refuse_trouble(error)
-    delay = failed(ticket, error)
-    after_step(ticket, error, await ways.commit(ticket, run.saves.due(ticket, error)))
+    ticket.run.steps.refuse_unwound(ticket)
+    delay = await record_failure(ticket, ways, error)
     if delay is None:
-        await ways.ended(ticket, error)
         return False
     await ways.nap(ticket, delay)
     await ways.afford(ticket)
     try_again(ticket)
     return True
+
+
+async def record_failure(ticket: Ticket, ways: Ways, error: Exception) -> float | None:
+    """Record that an attempt failed; the delay before the next one, or None if there is none."""
+    run = ticket.run
+    run.refuse_trouble(error)
+    delay = failed(ticket, error)
+    after_step(ticket, error, await ways.commit(ticket, run.saves.due(ticket, error)))
+    if delay is None:
+        await ways.ended(ticket, error)
+    return delay

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from hashlib import sha256
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from everstep.clock import clock
-from everstep.errors import Reentered, StepTimeout
+from everstep.errors import InvalidArgument, Reentered, StepTimeout
+from everstep.records import RunRow
 from everstep.runtime.steps.options import StepOptions
 from everstep.store.chain import Entry
 from everstep.store.journal.entries import FAILED, NOTHING, Recorded, StepEntry, StepFlags, pack
@@ -18,6 +20,16 @@ if TYPE_CHECKING:
 
     from everstep.runtime.engine.attempt import Attempt
     from everstep.runtime.steps.inside import Work
+
+
+def step_key(row: RunRow, address: str) -> str:
+    """A key that is the same for every attempt of a step of a run."""
+    return sha256(row.key + address.encode()).hexdigest()[:32]
+
+
+def check_usage(tokens: Any, cost: Any) -> None:
+    if not isinstance(tokens, int) or not isinstance(cost, (int, float)) or tokens < 0 or not 0 <= cost < 1e12:
+        raise InvalidArgument(f"tokens={tokens!r:.40}, cost={cost!r:.40} are no amounts")
 
 
 class Unrecorded(Exception):

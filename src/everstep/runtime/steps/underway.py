@@ -34,6 +34,7 @@ class StepsUnderway:
         self.turns: dict[str, Turn] = {}  # those with a key
         self.given_up: dict[str, Entry] = {}  # the records of those that the program cancelled
         self.lost: set[str] = set()  # the calls of child runs among them: those runs are to be cancelled, too
+        self.elsewhere: dict[str, Ticket] = {}  # those that `run.begin` began, and that have not ended
         self.called_again: set[str] = set()  # recorded steps that a validation called
 
     def is_busy_beside(self, address: str) -> bool:

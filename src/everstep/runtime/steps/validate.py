@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from everstep.runtime.steps.drive import Ways
 
 END = "the workflow"
+GIVEN: Ended = (None, COMPARED)
 
 
 class JournalEnds(Interrupted):
@@ -67,7 +68,7 @@ async def check(ticket: Ticket, ways: Ways) -> Ended:
     except NonDeterminism as error:  # it had been cancelled, and is not now: there is no result that the program could get
         run.report.differences.append(Difference(ticket.address, error.recorded, error.now, what="cancelled"))
         raise JournalEnds(run, ticket.address) from error
-    return None, COMPARED
+    return GIVEN
 
 
 async def _unfinished(ticket: Ticket, ways: Ways) -> Ended:

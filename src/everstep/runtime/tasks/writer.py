@@ -25,6 +25,7 @@ from everstep.threads.offload import offload
 
 if TYPE_CHECKING:
     from everstep.runtime.engine.attempt import Attempt
+    from everstep.runtime.steps.open_step import AsyncOpenStep
     from everstep.runtime.steps.ticket import Ticket
 
 PATIENCE = 0.2  # seconds
@@ -120,6 +121,12 @@ class TaskWriter:
     def drive(self, ticket: Ticket) -> Awaitable[Any]:
         """Run a step to its end, in this task. A plain function runs in a thread."""
         return self._ways.drive(ticket)
+
+    def open_step(self, ticket: Ticket) -> Awaitable[AsyncOpenStep]:
+        """Begin a step that somebody else runs."""
+        from everstep.runtime.steps.open_step import open_step_in_task
+
+        return open_step_in_task(ticket, self._ways)
 
     async def commit(self, build: Callable[[], Commit]) -> Commit:
         """Build a commit here, and wait for it without keeping the loop."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from everstep.clock import clock
@@ -16,7 +15,7 @@ from everstep.codec.frame import unwrap
 from everstep.codec.values import decode, encode
 from everstep.errors import BadAnswer, DamagedFrame, GateTimeout, InvalidArgument, Waiting
 from everstep.fields import Shape
-from everstep.records import Letter, RunRow
+from everstep.records import Letter
 from everstep.runtime.engine.context import current
 from everstep.runtime.engine.store_trouble import TROUBLE
 from everstep.runtime.steps.options import check_name
@@ -54,10 +53,6 @@ def sleep(seconds: float | None = None, *, until: datetime | float | None = None
     A workflow holds its process for waits up to a second and otherwise lets go of it until `store.wake()`; a loop of your own waits here.
     """
     return current().sleep(seconds, until=until)
-
-
-def step_key(row: RunRow, address: str) -> str:
-    return sha256(row.key + address.encode()).hexdigest()[:32]
 
 
 class Question(Shape):
