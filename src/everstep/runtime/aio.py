@@ -170,6 +170,11 @@ class AsyncRun:
         await self._tasks.flush()
 
 
+def plain_store(store: Any) -> Any:
+    """The store that an async one is a face of; any other as it is."""
+    return store._store if isinstance(store, AsyncStore) else store
+
+
 class AsyncStore:
     """A store whose methods are awaited: `await store.load(ref)`, `await store.runs(status="failed")`."""
 

@@ -289,14 +289,15 @@ class Run:
         await AsyncRun.leave(self._attempt, *problem)
 
 
-def attempt_of(run: Run) -> Attempt:
-    """What a handle has open, for parts of Everstep that work below its public methods."""
-    return run._attempt
+def attempt_of(run: Any) -> Attempt:
+    """What a handle, also an async one, has open, for parts of Everstep that work below its public methods."""
+    attempt: Attempt = run._attempt
+    return attempt
 
 
-def renewed(run: Run) -> Attempt:
-    """The same, for one that is about to be opened."""
-    return run._renew()
+def attempt_if_recorded(run: Any) -> Attempt | None:
+    """The same; None for a run that is switched off."""
+    return getattr(run, "_attempt", None)
 
 
 def tickets_of(run: Attempt, function: Callable[..., Any], items: Iterable[Any], concurrency: int) -> list[Ticket]:
