@@ -32,6 +32,11 @@ SEARCHES = (
         "tests/crash/test_s11_sweep.py",
         "821 places on SQLite, 620 in memory: 0 hung, 0 lost",
     ),
+    (
+        "the state is changed in the middle of a save, at every fifth line of it",
+        "tests/live/test_s11_edits_in_a_save.py",
+        "774 changes: 0 checkpoints of two moments",
+    ),
     Search(
         "interleaved generators, tasks and threads that hold runs",
         "tests/runtime/test_s12_interleavings.py",
