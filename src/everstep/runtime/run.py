@@ -442,7 +442,7 @@ class Run(Driver):
 
     def usage(self, tokens: int = 0, cost: float = 0.0) -> None:
         """Inside a step: what it used. It is recorded with the step and counts for budgets."""
-        if not isinstance(tokens, int) or not isinstance(cost, (int, float)) or tokens < 0 or not 0 <= cost < 1e12:
+        if not isinstance(tokens, int) or not isinstance(cost, (int, float)) or not 0 <= tokens < 2**53 or not 0 <= cost < 1e12:
             raise InvalidArgument(f"tokens={tokens!r:.40}, cost={cost!r:.40} are no amounts")
         ticket = self._ticket
         ticket.tokens += tokens
