@@ -37,3 +37,21 @@ class Underway:
                 nudge.wait(_MOMENT)
         finally:
             self._sleepers.remove(nudge)
+
+
+class Waiter:
+    """Waits for a commit that another thread leads."""
+
+    def __init__(self) -> None:
+        self._done = Nudge()
+        self._error: BaseException | None = None
+
+    def done(self, error: BaseException | None) -> None:
+        self._error = error
+        self._done.give()
+
+    def wait(self) -> None:
+        while not self._done.wait(_MOMENT):
+            pass
+        if self._error is not None:
+            raise self._error

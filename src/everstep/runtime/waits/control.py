@@ -29,12 +29,12 @@ from everstep.errors import (
 from everstep.records import CHILD, Kind, Letter, RunRow, Status
 from everstep.runtime import workflow
 from everstep.runtime.driving_store import Host
-from everstep.runtime.engine.ending import wake_caller
+from everstep.runtime.engine.finish import wake_caller
+from everstep.runtime.engine.letters import verified as verified_letter
 from everstep.runtime.engine.replay import taken_over
 from everstep.runtime.outcome import Outcome
 from everstep.runtime.waits import answer_schema as shapes
 from everstep.runtime.waits.answer_instances import plain_of
-from everstep.runtime.waits.gates import verified_letter
 from everstep.runtime.waits.wake_callers import tell
 from everstep.store.chain import Chain
 from everstep.store.gates import Gate, list_gates
@@ -74,8 +74,8 @@ def answer(store: Host, run_id: str, gate: str, value: Any, by: str | None, earl
         raise NotFound(f"run {row.id!r} is {row.status}: no gate of it is open")
     if found is not None and found.schema is not None:
         value = plain_of(value)
-    if store._mask is not None:
-        value = decode(encode(store._mask(value, "answer")))  # what is stored must fit, too: the run sees nothing else
+    if store.mask is not None:
+        value = decode(encode(store.mask(value, "answer")))  # what is stored must fit, too: the run sees nothing else
     fault = shapes.check(found.schema, value) if found is not None and found.schema is not None else None
     if fault:
         raise BadAnswer(f"the answer to gate {address!r} of run {row.id!r} does not fit: {fault}")
@@ -118,8 +118,8 @@ def _which(row: RunRow, asked: list[Gate], gate: str) -> tuple[str, Gate | None]
 
 
 def post(store: Host, row: RunRow, name: str, said: Any, due: int | None, what: str, at: int | None = None) -> bool:
-    if store._mask is not None:
-        said = store._mask(said, what)
+    if store.mask is not None:
+        said = store.mask(said, what)
     body = store.framer.wrap(encode(said, what))
     return store.backend.post(Letter.make(row.key, name, due, clock.now_us() if at is None else at, body), row.id)
 
@@ -156,8 +156,8 @@ def _stop(store: Host, run_id: str, name: str, reason: str | None, status: Statu
     row = find_run(store.backend, run_id)
     if name == "pause" and row.status in (*_OVER, Status.FAILED):
         raise IllegalTransition(row.id, row.status, status)
-    if store._mask is not None:
-        reason = store._mask.text(reason)
+    if store.mask is not None:
+        reason = store.mask.text(reason)
     post(store, row, name, check_text(reason, "reason"), None, "reason")
     for _, child in store.backend.runs(
         Query(parent=row.id)

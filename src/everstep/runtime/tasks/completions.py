@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from everstep.store.journal.entries import FAILED, RUNNING, AnswerEntry, Recorded, StepEntry
 
 if TYPE_CHECKING:
-    from everstep.runtime.engine.driver import Driver
+    from everstep.runtime.engine.attempt import Attempt
 
 TURNS = 8  # of the event loop, in which a program reacts to an end: tasks that wait for tasks need one each
 PATIENT_TURNS = 25  # in which it may ask for the next recorded end
@@ -39,7 +39,7 @@ GRACE = 5.0  # seconds beyond the recorded time, after which a wait that was can
 class Completions:
     """Hands out the ends of one attempt at an async run."""
 
-    def __init__(self, run: Driver):
+    def __init__(self, run: Attempt):
         self._run = run
         self._loop = asyncio.get_running_loop()
         self._ready: Any = getattr(
@@ -79,7 +79,7 @@ class Completions:
         order = self._recorded_ends()
         if self._next >= len(order) or seq < order[self._next][0]:
             return True
-        if order[self._next][0] != seq or self._run._branches.several or self._ready or self._cancelled:
+        if order[self._next][0] != seq or self._run.branches.several or self._ready or self._cancelled:
             return False
         self._next += 1
         return True
@@ -99,12 +99,12 @@ class Completions:
 
     async def ended(self, seq: int) -> None:
         """Return when it is the turn of something new, which was recorded in this place: one at a time, so that a replay can give the same order."""
-        if self._run._branches.several:
+        if self._run.branches.several:
             await self._turn(seq)
 
     async def saved(self, seq: int) -> None:
         """Return when it is the turn of a checkpoint: the program waited for it, so other tasks ran and ended before it."""
-        if self._run._branches.several or self._ready:
+        if self._run.branches.several or self._ready:
             await self._turn(seq)
 
     def program_ended(self) -> None:
@@ -125,7 +125,7 @@ class Completions:
             await asyncio.sleep(seconds * 1.5 + GRACE)
         finally:
             self._doomed -= 1
-        raise self._run._diverge(address, "a wait that the program cancelled", "a wait that it does not cancel")
+        raise self._run.diverge(address, "a wait that the program cancelled", "a wait that it does not cancel")
 
     @contextmanager
     def parked(self, address: str) -> Iterator[None]:
@@ -155,17 +155,17 @@ class Completions:
         return True
 
     def _activity(self) -> tuple[int, int]:
-        return self._run._branches.asks, self._given
+        return self._run.branches.asks, self._given
 
     def _is_busy(self) -> bool:
         if self._waiting or self._pending or self._doomed:
             return True
-        return any(not any(parked.startswith(f"{step}/") for parked in self._parked) for step in self._run._flight)
+        return any(not any(parked.startswith(f"{step}/") for parked in self._parked) for step in self._run.steps.flight)
 
     def _recorded_ends(self) -> list[tuple[int, str, Recorded[Any]]]:
         order = self._order
         if order is None:
-            played = self._run._played
+            played = self._run.replay
             found: list[tuple[str, Recorded[Any]]] = [*played.entries.items(), *played.answers.items(), *played.fired.items()]
             order = self._order = sorted((one.record.seq, address, one) for address, one in found)
             self._cancelled = sorted(
@@ -195,14 +195,14 @@ class Completions:
     def _still_to_begin(self, end: Recorded[Any]) -> str | None:
         """A step that had begun before this end and was cancelled after it: the program has to ask for it first, or it would cancel something else."""
         while self._cancelled and self._cancelled[-1][0] < end.record.at:
-            if self._cancelled[-1][1] not in self._run._asked:
+            if self._cancelled[-1][1] not in self._run.replay.requested:
                 return self._cancelled[-1][1]
             self._cancelled.pop()
         return None
 
     def _inside_finished(self, address: str) -> bool:
         parts = address.split("/")
-        around = (self._run._played.entries.get("/".join(parts[:n])) for n in range(1, len(parts)))
+        around = (self._run.replay.entries.get("/".join(parts[:n])) for n in range(1, len(parts)))
         return any(one is not None and one.entry.status != RUNNING and not one.entry.flags.get("next") for one in around)
 
     async def _turn(self, seq: float) -> None:
@@ -259,7 +259,7 @@ class Completions:
         if self._missing < PATIENT_TURNS:
             return True
         now = time.monotonic()
-        if self._missing == PATIENT_TURNS or address in self._run._flight:  # a replay that validates runs it now
+        if self._missing == PATIENT_TURNS or address in self._run.steps.flight:  # a replay that validates runs it now
             self._since = now
         waited = now - self._since
         if waited < PATIENCE and waited < self._patience:
