@@ -31,7 +31,7 @@ from everstep.runtime.driving_store import Host
 from everstep.runtime.engine.ending import wake_caller
 from everstep.runtime.engine.replay import taken_over
 from everstep.runtime.outcome import Outcome
-from everstep.runtime.waits import answer_schema as shapes
+from everstep.runtime.waits.answer_check import check
 from everstep.runtime.waits.answer_instances import plain_of
 from everstep.runtime.waits.gates import verified_letter
 from everstep.runtime.waits.wake_callers import tell
@@ -70,7 +70,7 @@ def answer(store: Host, run_id: str, gate: str, value: Any, by: str | None, earl
         value = plain_of(value)
     if store._mask is not None:
         value = decode(encode(store._mask(value, "answer")))  # what is stored must fit, too: the run sees nothing else
-    fault = shapes.check(found.schema, value) if found is not None and found.schema is not None else None
+    fault = check(found.schema, value) if found is not None and found.schema is not None else None
     if fault:
         raise BadAnswer(f"the answer to gate {address!r} of run {row.id!r} does not fit: {fault}")
     said = {"value": value, "by": check_text(by, "by")}

@@ -20,8 +20,9 @@ from everstep.records import Letter, RunRow
 from everstep.runtime.engine.context import current
 from everstep.runtime.engine.journal_writer import TROUBLE
 from everstep.runtime.steps.options import check_name
-from everstep.runtime.waits import answer_schema as shapes
+from everstep.runtime.waits.answer_check import check
 from everstep.runtime.waits.answer_instances import instance_of, plain_of
+from everstep.runtime.waits.answer_schema import to_schema
 from everstep.store.journal.entries import FAILED, RUNNING, SUCCEEDED, pack_body
 from everstep.store.query import to_us
 
@@ -91,12 +92,12 @@ def question_of(
     default: Any = NONE, condition: Any = None,
 ) -> Question:  # fmt: skip
     check_name(name)
-    shape = shapes.to_schema(schema, choices)
+    shape = to_schema(schema, choices)
     if timeout is not None and not (isinstance(timeout, (int, float)) and 0 < timeout < _MOST_SECONDS):
         raise InvalidArgument(f"timeout must be a number of seconds above 0 and below {_MOST_SECONDS:,.0f}, got {timeout!r:.60}")
     default = default if default is NONE or shape is None else plain_of(default)
     if default is not NONE and shape is not None and default is not None:
-        fault = shapes.check(shape, default)
+        fault = check(shape, default)
         if fault:
             raise InvalidArgument(f"the default of gate {name!r} does not fit it: {fault}")
     kind = None if isinstance(schema, Mapping) or condition is not None else schema
@@ -113,7 +114,7 @@ def _instance(run: Driver, asked: Question, value: Any) -> Any:
     """An answer as what the gate was asked to give: an instance of its schema, if that is a class."""
     if asked.kind is None or (value is None and asked.default is None):
         return value
-    fault = shapes.check(asked.shape, value) or _refusal(asked.kind, value)
+    fault = check(asked.shape, value) or _refusal(asked.kind, value)
     if fault is not None:
         raise BadAnswer(
             f"the recorded answer to gate {asked.address!r} of run {run.id!r} does not fit {asked.kind!r:.100}: {fault}",
@@ -212,7 +213,7 @@ def _letter(run: Driver, asked: Question) -> Letter | None:
     if "expired" in said:
         return letter  # the default, which was looked at
     value = plain_of(said["value"])
-    fault = shapes.check(shape, value) or (_refusal(asked.kind, value) if asked.kind is not None else None)
+    fault = check(shape, value) or (_refusal(asked.kind, value) if asked.kind is not None else None)
     if fault is None:
         return letter
     run._read.append(letter.name)
@@ -369,7 +370,7 @@ def begin_once(run: Driver, ticket: Ticket) -> tuple[Any] | None:
     """Write down that a step begins, which is to run at most once. If one that began has no end, a person decides."""
     if ticket.unsure:
         question = f"Step {ticket.address} was running when its process died. Run it again, skip it, or let it fail?"
-        shape = shapes.to_schema(None, ["run", "skip", "fail"])
+        shape = to_schema(None, ["run", "skip", "fail"])
         answer = decide(run, Question(f"{ticket.address}?{ticket.attempt}", question, shape, None, NONE, None))
         if answer != "run":
             return _settle_once(run, ticket, answer)
