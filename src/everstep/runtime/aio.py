@@ -48,7 +48,7 @@ class _Bridge:
         self._asked = False  # whether the loop will look
 
     def settle(self, save: _Save, error: BaseException | None) -> None:
-        """From the writer's thread; again if there was no memory for all of it."""
+        """From the writer's thread; again if Ctrl-C interrupted it."""
         self._outcomes.append((save, error))
         if not self._asked:
             self._asked = True
@@ -67,10 +67,9 @@ class _Bridge:
                 save, error = self._outcomes[0]
                 save.settled(error)
                 self._outcomes.popleft()
-        except Exception as problem:
+        except Exception:
             self._loop.call_later(PATIENCE, self._deliver)  # for the others
-            if not isinstance(problem, MemoryError):
-                raise
+            raise
 
 
 class _Save:
