@@ -38,7 +38,7 @@ from everstep.runtime.engine import abandoned, owner, replay
 from everstep.runtime.engine.closing import announce, end
 from everstep.runtime.engine.context import opened
 from everstep.runtime.engine.driver import Driver, republish, told
-from everstep.runtime.engine.ending import Ending, add_loose, ending_of, stopped_by, tell_caller
+from everstep.runtime.engine.ending import Ending, add_loose, end_of, ending_of, stopped_by, tell_caller
 from everstep.runtime.engine.give_back import give_back, give_back_unopened
 from everstep.runtime.engine.journal_writer import TROUBLE, Durability
 from everstep.runtime.engine.leases import Keeper
@@ -321,7 +321,7 @@ class Run(Driver):
         used, below = self._played.used, self._account.below
         seconds = used.seconds + (time.monotonic() - self._began if self._saver is not None else 0.0)
         return {
-            "seconds": seconds + below.seconds, "steps": used.steps + below.steps, "tokens": used.tokens + below.tokens,
+            "seconds": seconds + below.seconds + self._account.lost, "steps": used.steps + below.steps, "tokens": used.tokens + below.tokens,
             "cost": used.cost + below.cost,
         }  # fmt: skip
 
@@ -382,6 +382,10 @@ class Run(Driver):
         if state is not None:
             self.state = state
         return Checkpoint(own[place])
+
+    def _place_of(self, done: Checkpoint) -> int:
+        """Where the checkpoint that was found last stands in the journal; 0 if it stands for one of another run."""
+        return 0 if self._dry or self._saves <= self._played.skip_saves else done._record.seq
 
     def _nothing_saved(self) -> Checkpoint:
         row, _ = self._open()
@@ -538,7 +542,7 @@ class Run(Driver):
 
     def _leave(self, error: BaseException | None) -> None:
         """Record how the run ended; an error of the program goes before one of ours."""
-        error = stopped_by(error) or next(iter(self._waits.values()), None)
+        error = end_of(self, stopped_by(error))
         self._notice_trouble(error)
         if self._ticker is not None:
             self._ticker.stop()  # nobody else commits from here on

@@ -40,7 +40,7 @@ from everstep.ids import check_id, new_id
 from everstep.records import Kind, RunRow, Status
 from everstep.runtime.driving_store import Host
 from everstep.runtime.engine.driver import republish
-from everstep.runtime.engine.ending import stopped_by
+from everstep.runtime.engine.ending import end_of, stopped_by
 from everstep.runtime.engine.journal_writer import TROUBLE
 from everstep.runtime.engine.options import Mode, Replay, check_limits
 from everstep.runtime.engine.owner import place
@@ -514,7 +514,7 @@ class Attempt:
             run._give(self._flow.function(*self._args, **self._kwargs))
         except BaseException as problem:  # noqa: BLE001 - it becomes the outcome, or is raised again
             error = self._problem(problem)
-        error = self._or_diverged(error)
+        error = end_of(run, error)
         return self._outcome(error, _exit(run, error))
 
     async def _async(self) -> Outcome:
@@ -529,7 +529,7 @@ class Attempt:
             self.run._give(await self._flow.function(*self._args, **self._kwargs))
         except BaseException as problem:  # noqa: BLE001 - it becomes the outcome, or is raised again
             error = self._problem(problem)
-        error = self._or_diverged(error)
+        error = end_of(self.run, error)
         trouble: BaseException | None = None
         try:
             await AsyncRun.leave(handle._run, type(error) if error else None, error, None)
@@ -545,11 +545,6 @@ class Attempt:
         made = ExitInWorkflow(f"the workflow {self._flow.name!r} tried to end its worker ({type(error).__name__}: {error})")
         made.__cause__ = error
         return made
-
-    def _or_diverged(self, error: BaseException | None) -> BaseException | None:
-        """A program that asked for something else than it recorded has failed with that, whatever it made of the error."""
-        diverged = self.run._diverged
-        return diverged if diverged is not None and (error is None or isinstance(error, Exception)) else error
 
     def _cancelled(self) -> Outcome:
         """The run was cancelled while its driver was dead, was driven between the look at it and the lease, or was given up for its deaths."""

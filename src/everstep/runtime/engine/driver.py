@@ -21,7 +21,7 @@ from everstep.fields import replace
 from everstep.records import Kind, Letter, Record, RunRow
 from everstep.runtime.engine import replay
 from everstep.runtime.engine.branches import Branch, Branches
-from everstep.runtime.engine.context import Frame
+from everstep.runtime.engine.context import Frame, frame
 from everstep.runtime.engine.journal_writer import TROUBLE, Durability, Recorder
 from everstep.runtime.engine.options import Mode
 from everstep.runtime.engine.owner import within
@@ -88,7 +88,8 @@ class Driver(Recorder):
         self._flight: dict[str, Ticket] = {}
         self._resting: set[str] = set()  # the steps that wait between two attempts
         self._waits: dict[str, Waiting] = {}  # what stopped the program; one that catches it all the same has not gone past it
-        self._interrupted = False  # something asked the program to stop, and its tasks are being unwound
+        self._interrupted: Interrupted | None = None  # something asked the program to stop, and its tasks are being unwound
+        self._stopped_in: set[str] = set()  # the paths of the steps around the calls that heard of it
         self._diverged: NonDeterminism | None = None  # changed code asked for something else: a handler must not act on that
         self._given_up: dict[str, Entry] = {}  # the steps that the program cancelled
         self._lost: set[str] = set()  # the calls of child runs among them: those runs are to be cancelled, too
@@ -372,6 +373,17 @@ class Driver(Recorder):
         if isinstance(error, Waiting):
             self._waits.setdefault(ticket.address, error)
 
+    def _refuse_unwound(self, ticket: Ticket) -> None:
+        """The function of a step has ended. If something inside it waits or was stopped, and it caught that, this is no end of the step."""
+        if self._waits or self._interrupted is not None:
+            inside = f"{ticket.address}/"
+            stop: Suspended | None = next((one for address, one in self._waits.items() if address.startswith(inside)), None)
+            if stop is None and any(path.startswith(inside) for path in self._stopped_in):
+                stop = self._interrupted
+            if stop is not None:
+                self._break_off(ticket, stop)
+                raise stop
+
     def _give_up(self, ticket: Ticket) -> None:
         """The program cancelled a step. Recorded with the next commit: whatever depends on it comes after that, or is not recorded at all."""
         if self._is_stopping:
@@ -451,7 +463,7 @@ class Driver(Recorder):
     @property
     def _is_stopping(self) -> bool:
         """Whether tasks are cancelled because the run stops, not because the program wants it."""
-        stopped = self._interrupted or bool(self._waits) or self._saver is None or self._failure is not None
+        stopped = self._interrupted is not None or bool(self._waits) or self._saver is None or self._failure is not None
         return stopped or self._dry or signals.seen(self) is not None
 
     def _boundary(self) -> None:
@@ -484,8 +496,11 @@ class Driver(Recorder):
         return error
 
     def _interrupt(self, reason: str, exit_code: int | None = None) -> Interrupted:
-        self._interrupted = True
-        return Interrupted(self.id, reason, exit_code)
+        here = frame.get()
+        if here is not None and here.run is self:
+            self._stopped_in.add(here.path)
+        self._interrupted = Interrupted(self.id, reason, exit_code)
+        return self._interrupted
 
     def _afford(self, ticket: Ticket) -> None:
         """Before a step or an attempt at it: have a place in the budgets, those of the callers too, or stop the run."""

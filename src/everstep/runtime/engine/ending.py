@@ -76,6 +76,16 @@ def stopped_by(error: BaseException | None) -> BaseException | None:
     return next((one for one in inner if isinstance(one, Suspended)), error)
 
 
+def end_of(run: Run, error: BaseException | None) -> BaseException | None:
+    """What a program ended with. One that waits or was stopped is unwound: what it returns then, or raises because of that, is not its end.
+
+    `gather(gate("a"), gate("b"), return_exceptions=True)` gives it the waits as results, and a program that looks at these may well raise an error.
+    """
+    if error is not None and not isinstance(error, Exception):
+        return error
+    return run._diverged or next(iter(run._waits.values()), None) or run._interrupted or error
+
+
 def _sleep_well(run: Run) -> None:
     """An answer to a gate that has not been asked yet does not wake a run that waits for something else."""
     for name in list(run._letters):
@@ -138,11 +148,12 @@ def add_loose(run: Run, ending: Ending) -> None:
     """Name the failed steps that a resume runs again: those whose failure nothing recorded can depend on."""
     if ending.status != Status.FAILED:
         return
-    unseen = run._branches.unseen()
+    unseen, seen = run._branches.unseen(), run._branches.seen()
     if unseen:
         ending.about["steps"] = unseen
-    else:
-        run.report.handled = run._branches.seen()
+    inner = [step for step in seen if not any(one.startswith(f"{step}/") for one in seen)]  # one around it only replays what it handled
+    if all(any(one.startswith(f"{outer}/") for one in inner) for outer in unseen):
+        run.report.handled = inner
 
 
 def _leave_behind(run: Run, reason: str) -> None:

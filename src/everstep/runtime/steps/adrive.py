@@ -69,6 +69,7 @@ async def _run(ticket: Ticket, handle: Any) -> Any:
     await _afford(ticket, handle)
     instead = run._before_step(ticket)
     if instead is not None:
+        await handle._completions.new()  # as on replay: it ends after other tasks had their turn
         return instead[0]
     while True:
         wait = remaining(ticket)
@@ -80,6 +81,7 @@ async def _run(ticket: Ticket, handle: Any) -> Any:
             run._not_recorded(ticket, trouble.error)
             raise trouble.error  # noqa: B904 - it has its own cause
         except Exception as error:
+            run._refuse_unwound(ticket)
             run._refuse_trouble(error)
             delay = failed(ticket, error)
             seq = await handle._write_step(ticket, error)
@@ -99,6 +101,7 @@ async def _run(ticket: Ticket, handle: Any) -> Any:
             raise
         else:
             if ticket.options.transactional is None:  # otherwise it is recorded already
+                run._refuse_unwound(ticket)
                 succeeded(ticket, result)
                 seq = await handle._write_step(ticket, None)
             else:

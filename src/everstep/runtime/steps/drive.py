@@ -397,6 +397,7 @@ def _drive(ticket: Ticket) -> Any:
             run._not_recorded(ticket, trouble.error)
             raise trouble.error  # noqa: B904 - it has its own cause
         except Exception as error:
+            run._refuse_unwound(ticket)
             run._refuse_trouble(error)
             delay = failed(ticket, error)
             run._write_step(ticket, error)
@@ -410,6 +411,7 @@ def _drive(ticket: Ticket) -> Any:
             raise
         else:
             if ticket.options.transactional is None:  # otherwise it is recorded already
+                run._refuse_unwound(ticket)
                 succeeded(ticket, result)
                 run._write_step(ticket, None)
             return result
