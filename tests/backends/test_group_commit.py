@@ -175,6 +175,29 @@ def test_an_interrupted_commit_of_one_acknowledges_no_other(tmp_path: Path, monk
     backend.close()
 
 
+def test_a_second_ctrl_c_while_the_first_is_dealt_with_leaves_the_lock_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = SqliteBackend(tmp_path / "s.db")
+    rows = [a_run(backend, name) for name in "ab"]
+    writer, commits = backend._writer, [next_commit(row, b"x") for row in rows]
+    heard: list[BaseException | None] = []
+
+    def interrupted(*_given: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(writer._thread, "wake", lambda: None)
+        patch.setattr(writer._thread._service, "_every", PATIENCE)
+        backend.submit(commits[1], heard.append)
+        patch.setattr(Transaction, "flush", interrupted)
+        patch.setattr(writer, "_break_off", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            backend.commit(commits[0])
+    a_run(backend, "c")  # the next leader undoes the transaction and writes the rest of the batch
+    assert heard == [None]
+    assert [backend.run(row.id) for row in rows] == [rows[0], commits[1].run]
+    backend.close()
+
+
 def test_an_interrupted_sleeper_takes_its_work_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     backend = SqliteBackend(tmp_path / "s.db")
     rows = [a_run(backend, name) for name in "ab"]

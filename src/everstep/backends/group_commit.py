@@ -171,7 +171,12 @@ class GroupCommit(ABC):
                 else:
                     request.wait()
         except BaseException as error:
-            if self._leave(request, error):
+            try:
+                poisoned = self._leave(request, error)
+            finally:
+                if lock.held_by(request):  # a second Ctrl-C came before the first one was dealt with
+                    self._release(request)
+            if poisoned:
                 raise self._poisoned(_NO_MEMORY, "unknown") from error
             raise
         if request.error is not None:

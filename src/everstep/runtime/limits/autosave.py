@@ -72,7 +72,7 @@ class Ticker:
         run = self._run
         try:
             copy = decode(encode(run.live()[1].state))
-        except (RuntimeError, MemoryError, EverstepError) as error:
+        except (RuntimeError, EverstepError) as error:
             self.failure = error  # best effort: the step's end makes the next checkpoint, and reports what is wrong with the state
             self._not_before = time.monotonic() + min(0.05, self._seconds)
             return
@@ -82,7 +82,7 @@ class Ticker:
         with run.writer.lock:
             try:
                 commit = self._commit(copy)
-            except (MemoryError, EverstepError) as error:
+            except EverstepError as error:
                 self.failure = error  # best effort: the next commit of the run meets the same trouble and reports it
                 run.saves.saved_at = time.monotonic()
                 run.saves.not_made(span, error)
@@ -140,7 +140,7 @@ class _Clock:
                 if not cls._tickers:
                     cls._thread = None
                     return
-            with suppress(MemoryError):
+            with suppress(MemoryError):  # the thread saves for all runs of the process
                 cls._look()
 
     @classmethod

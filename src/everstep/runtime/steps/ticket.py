@@ -29,7 +29,7 @@ def step_key(row: RunRow, address: str) -> str:
 
 
 def check_usage(tokens: Any, cost: Any) -> None:
-    if not isinstance(tokens, int) or not isinstance(cost, (int, float)) or tokens < 0 or not 0 <= cost < 1e12:
+    if not isinstance(tokens, int) or not isinstance(cost, (int, float)) or not 0 <= tokens < 2**53 or not 0 <= cost < 1e12:
         raise InvalidArgument(f"tokens={tokens!r:.40}, cost={cost!r:.40} are no amounts")
 
 

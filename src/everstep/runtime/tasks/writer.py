@@ -40,7 +40,7 @@ class Bridge:
         self._asked = False  # whether the loop will look
 
     def settle(self, save: Save, error: BaseException | None) -> None:
-        """From the writer's thread; again if there was no memory for all of it."""
+        """Called from the writer's thread; again if Ctrl-C interrupted it."""
         self._outcomes.append((save, error))
         if not self._asked:
             self._asked = True
@@ -59,10 +59,9 @@ class Bridge:
                 save, error = self._outcomes[0]
                 save.settled(error)
                 self._outcomes.popleft()
-        except Exception as problem:
+        except Exception:
             self._loop.call_later(PATIENCE, self._deliver)  # for the others
-            if not isinstance(problem, MemoryError):
-                raise
+            raise
 
 
 class Save:

@@ -19,8 +19,9 @@ from everstep.records import Letter
 from everstep.runtime.engine.context import current
 from everstep.runtime.engine.store_trouble import TROUBLE
 from everstep.runtime.steps.options import check_name
-from everstep.runtime.waits import answer_schema as shapes
+from everstep.runtime.waits.answer_check import check
 from everstep.runtime.waits.answer_instances import instance_of, plain_of
+from everstep.runtime.waits.answer_schema import to_schema
 from everstep.store.journal.entries import AnswerEntry, EventEntry, GateEntry, pack
 
 if TYPE_CHECKING:
@@ -98,12 +99,12 @@ def question_of(
     default: Any = NONE, condition: Any = None,
 ) -> Question:  # fmt: skip
     check_name(name)
-    shape = shapes.to_schema(schema, choices)
+    shape = to_schema(schema, choices)
     if timeout is not None and not (isinstance(timeout, (int, float)) and 0 < timeout < MOST_SECONDS):
         raise InvalidArgument(f"timeout must be a number of seconds above 0 and below {MOST_SECONDS:,.0f}, got {timeout!r:.60}")
     default = default if default is NONE or shape is None else plain_of(default)
     if default is not NONE and shape is not None and default is not None:
-        fault = shapes.check(shape, default)
+        fault = check(shape, default)
         if fault:
             raise InvalidArgument(f"the default of gate {name!r} does not fit it: {fault}")
     kind = None if isinstance(schema, Mapping) or condition is not None else schema
@@ -120,7 +121,7 @@ def _instance(run: Attempt, asked: Question, value: Any) -> Any:
     """An answer as what the gate was asked to give: an instance of its schema, if that is a class."""
     if asked.kind is None or (value is None and asked.default is None):
         return value
-    fault = shapes.check(asked.shape, value) or _refusal(asked.kind, value)
+    fault = check(asked.shape, value) or _refusal(asked.kind, value)
     if fault is not None:
         raise BadAnswer(
             f"the recorded answer to gate {asked.address!r} of run {run.id!r} does not fit {asked.kind!r:.100}: {fault}",
@@ -218,7 +219,7 @@ def _letter(run: Attempt, asked: Question) -> Letter | None:
     if "expired" in said:
         return letter  # the default, which was looked at
     value = plain_of(said["value"])
-    fault = shapes.check(shape, value) or (_refusal(asked.kind, value) if asked.kind is not None else None)
+    fault = check(shape, value) or (_refusal(asked.kind, value) if asked.kind is not None else None)
     if fault is None:
         return letter
     run.letters.take(letter.name)
@@ -294,5 +295,5 @@ def _value(address: str, answer: AnswerEntry) -> Any:
 def ask_about(ticket: Ticket) -> Any:
     """Ask a person about a step that was to run at most once, and was running when its process died: run, skip or fail."""
     question = f"Step {ticket.address} was running when its process died. Run it again, skip it, or let it fail?"
-    shape = shapes.to_schema(None, ["run", "skip", "fail"])
+    shape = to_schema(None, ["run", "skip", "fail"])
     return decide(ticket.run, Question(f"{ticket.address}?{ticket.attempt}", question, shape, None, NONE, None))
