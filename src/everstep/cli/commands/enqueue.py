@@ -98,4 +98,4 @@ def _ended(app: App, made: Any) -> Any:
             return found
         if found.status == "waiting" and found.reason != told:
             told = found.reason
-            app.out.say(f"{made.id}: waiting ({safe(app.hidden(told) or '')})", "yellow")
+            app.out.say(f"{made.id}: waiting ({safe(app.mask(told) or '')})", "yellow")

@@ -18,14 +18,13 @@ from everstep.cli.draw.steps_live import watch
 from everstep.cli.draw.text import safe
 from everstep.cli.shell.asking import next_task
 from everstep.errors import InvalidArgument, NotFound
-from everstep.runtime.workflow import beginning
-from everstep.store.refs import find_run
+from everstep.store.lookup import started_with
 
 
 def is_agent(app: App, run: str) -> bool:
     """Whether a run is that of an agent, and of no workflow."""
     with app.open() as store:
-        if beginning(store, find_run(store.backend, run)).get("workflow") is not None:
+        if started_with(store, run).get("workflow") is not None:
             return False
         return _state(store, run) is not None
 

@@ -27,8 +27,8 @@ def waits(app: App, run: str) -> bool:
 
 
 def _answer(app: App, store: Any, gate: Any) -> bool:
-    app.out.say(f"gate {safe(gate.name)}: {cell(app.hidden(gate.ask) or '', 400)}", "yellow")
-    choices = f" ({', '.join(_word(app.hidden(choice)) for choice in gate.choices)})" if gate.choices else ""
+    app.out.say(f"gate {safe(gate.name)}: {cell(app.mask(gate.ask) or '', 400)}", "yellow")
+    choices = f" ({', '.join(_word(app.mask(choice)) for choice in gate.choices)})" if gate.choices else ""
     while True:
         text = str(click.prompt(f"Answer{choices}, or Enter to leave it open", default="", show_default=False, err=True))
         if not text:
@@ -37,7 +37,7 @@ def _answer(app: App, store: Any, gate: Any) -> bool:
         try:
             store.answer(gate.run, gate.address, value_of(text, gate.choices))
         except BadAnswer as error:
-            app.out.say(f"error: {safe(app.hidden(error.message))} [{error.code}]")
+            app.out.say(f"error: {safe(app.mask(error.message))} [{error.code}]")
         else:
             return True
 

@@ -40,7 +40,7 @@ def _about(app: App) -> None:
 def _place(store: Any) -> str:
     from urllib.parse import unquote
 
-    scheme, _, rest = str(store.backend.url).partition("://")
+    scheme, _, rest = str(store.url).partition("://")
     return f"store: {scheme} {safe(unquote(rest.removeprefix('/')))}".rstrip()
 
 
