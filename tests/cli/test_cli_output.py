@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 
 import everstep
 from everstep.backends.contract.core import Commit
-from everstep.cli.args import paths, times
+from everstep.cli.args import times
 from everstep.cli.draw import text
 from everstep.cli.main import COMMANDS
 from everstep.records import ZERO, RunRow
+from everstep.views.stored import paths
 from everstep.views.stored.values import as_json
 
 READING = [

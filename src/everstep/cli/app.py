@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from everstep.cli.draw.output import Output, unheard
+from everstep.cli.draw.text import safe
 from everstep.views.masking import Masking
 
 if TYPE_CHECKING:
@@ -89,9 +90,9 @@ class App:
                 error.remedy = "--store names another; `everstep init` makes a new one."
             raise
         if self.debug:
-            from everstep.cli.trace import traced
+            from everstep.store.trace import trace
 
-            traced(store)
+            trace(store, lambda line: sys.stderr.write(safe(f"debug: {line}") + "\n"))
         return store
 
     def _open(self, create: bool, driving: bool, more: dict[str, Any]) -> Store:

@@ -15,8 +15,7 @@ from datetime import datetime
 from typing import Annotated, Any, TypeAlias, TypeVar
 
 from everstep.fields import Shape, kinds
-from everstep.views.stored.values import as_json
-from everstep.views.times import iso
+from everstep.views.stored.values import as_json, iso
 
 T = TypeVar("T")
 Json: TypeAlias = Any

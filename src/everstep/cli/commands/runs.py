@@ -11,12 +11,10 @@ from everstep.cli.app import command as make
 from everstep.cli.args.refs import QUEUE, RUN
 from everstep.cli.args.times import MOMENT
 from everstep.cli.args.workflow_target import pair
-from everstep.cli.draw import places
 from everstep.cli.draw.short_ids import shortened
 from everstep.cli.draw.text import cell, plural, size
 from everstep.cli.draw.tree import draw
 from everstep.views.json import to_json
-from everstep.views.queues import place
 from everstep.views.runs import RunPage, RunView, failed_runs, forest, list_runs
 
 if TYPE_CHECKING:
@@ -67,7 +65,12 @@ def _query(filters: dict[str, Any], queue: str | None) -> dict[str, Any]:
 
 
 def _place(app: App, store: Store, run: RunView) -> str:
-    return "" if run.status in _ENDED else places.status(app, place(store, app.mask, run.id))
+    if run.status in _ENDED:
+        return ""
+    from everstep.cli.draw import places  # only for the runs of one queue: most lists need none of it
+    from everstep.views.queues import place
+
+    return places.status(app, place(store, app.mask, run.id))
 
 
 def _print(app: App, store: Store, page: RunPage, queued: bool) -> None:

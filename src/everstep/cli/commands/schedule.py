@@ -12,7 +12,7 @@ from everstep.cli.args.refs import QUEUE, SCHEDULE
 from everstep.cli.args.workflow_args import arguments_of, workflow_of
 from everstep.views.json import to_json
 from everstep.views.queues import schedule_view
-from everstep.views.times import iso
+from everstep.views.stored.values import iso
 
 _OPTIONS = ("cron", "zone", "missed", "queue", "priority", "key")
 

@@ -7,7 +7,7 @@ from everstep.cli.app import command as make
 from everstep.cli.draw.text import cell
 from everstep.views.json import to_json
 from everstep.views.queues import schedules
-from everstep.views.times import iso
+from everstep.views.stored.values import iso
 
 
 @make("schedules")

@@ -9,7 +9,7 @@ from everstep.cli.app import App
 from everstep.cli.draw.text import cell, duration, plural, safe
 from everstep.cli.draw.values import shown
 from everstep.views.journal import EventView
-from everstep.views.times import iso
+from everstep.views.stored.values import iso
 
 if TYPE_CHECKING:
     from everstep.api import Store

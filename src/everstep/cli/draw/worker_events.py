@@ -15,8 +15,7 @@ from everstep.cli.draw.output import FORMAT
 from everstep.cli.draw.text import cell, duration, plural
 from everstep.fields import as_dict
 from everstep.store.views import when
-from everstep.views.stored.values import as_json, dumps
-from everstep.views.times import iso
+from everstep.views.stored.values import as_json, dumps, iso
 
 _OF_ALL = ("run", "workflow", "queue", "seconds", "error", "reason")
 BAD = ("failed", "dead_letter", "lost", "left", "refused", "trouble")

@@ -20,7 +20,7 @@ import json
 import math
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import Any
 
@@ -42,6 +42,11 @@ def as_json(value: Any) -> Any:
     if isinstance(value, (set, frozenset)):
         return sorted((as_json(item) for item in value), key=lambda item: json.dumps(item, sort_keys=True))
     return _other(value)
+
+
+def iso(moment: datetime) -> str:
+    """A time of the store's own in UTC with milliseconds: 2026-11-15T08:30:00.000Z. Times of the user's are written as they are."""
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def whole(value: Any) -> Any:
