@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,6 +16,9 @@ from everstep.cli.draw.steps_live import watch
 from everstep.cli.draw.text import plural, safe
 from everstep.errors import InvalidArgument, UnknownWorkflow
 from everstep.store.lookup import fork_before
+
+if TYPE_CHECKING:
+    from everstep.runtime.resumable import Resumable
 
 
 @make("resume")
@@ -79,7 +82,7 @@ def _failed(app: App, run: str | None, error: str) -> int:
     return 0
 
 
-def _check(app: App, found: Any) -> int:
+def _check(app: App, found: Resumable) -> int:
     if app.out.as_json:
         app.out.data("can_resume", {"run": found.run, "can_resume": bool(found), "reasons": found.reasons})
     else:

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from queue import Empty
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from everstep.cli.app import App
 from everstep.cli.draw import places
@@ -21,6 +21,9 @@ from everstep.cli.draw.worker_events import BAD, Listener, name_of, words
 from everstep.clock import clock
 from everstep.errors import EverstepError
 from everstep.views.queues import MINUTES, QueueView, queues
+
+if TYPE_CHECKING:
+    from everstep.api import Store
 
 _FRAME, _BUSY_FRAME, _LOOK = 0.25, 0.15, 1.0
 _KEPT = 50
@@ -44,7 +47,7 @@ Line = tuple[str, str | None]
 class Board(Listener):
     """Draws what a worker does, a few times a second."""
 
-    def __init__(self, app: App, stream: TextIO, store: Any):
+    def __init__(self, app: App, stream: TextIO, store: Store):
         super().__init__(app, stream)
         self._store = store
         self._name = ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,6 +11,10 @@ from everstep.cli.args import workflow_target
 from everstep.cli.draw.text import cell, safe
 from everstep.cli.draw.values import shown
 from everstep.errors import BadAnswer
+
+if TYPE_CHECKING:
+    from everstep.api import Store
+    from everstep.store.gates import Gate
 
 
 def answer_gates(app: App, run: str) -> bool:
@@ -26,7 +30,7 @@ def waits(app: App, run: str) -> bool:
         return store.get(run).status == "waiting" and any(gate.open for gate in store.gates(run))
 
 
-def _answer(app: App, store: Any, gate: Any) -> bool:
+def _answer(app: App, store: Store, gate: Gate) -> bool:
     app.out.say(f"gate {safe(gate.name)}: {cell(app.mask(gate.ask) or '', 400)}", "yellow")
     choices = f" ({', '.join(_word(app.mask(choice)) for choice in gate.choices)})" if gate.choices else ""
     while True:
