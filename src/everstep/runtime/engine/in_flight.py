@@ -1,4 +1,4 @@
-"""Which commits of a run are on their way, and who waits until there are fewer. Needs no memory where one arrives: nobody waits for ever."""
+"""The commits of a run that are in flight, and the threads that wait until there are fewer. A set, not a number: Ctrl-C can settle a commit twice."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _MOMENT = 0.5  # seconds: a signal that comes just before a wait is heard after 
 
 
 class Underway:
-    """Told by whoever sends one and by whoever settles it, from any thread. Settled twice, it counts once."""
+    """Commits in flight. Any thread may add or settle one; settled twice, it counts once."""
 
     def __init__(self) -> None:
         self._sleepers: list[Nudge] = []
@@ -22,7 +22,7 @@ class Underway:
         self._way.add(commit)
 
     def settled(self, commit: object) -> None:
-        self._way.discard(commit)  # before anything that needs memory: who sleeps looks for itself after a moment
+        self._way.discard(commit)  # first: a waiter that is not woken looks for itself after a moment
         for sleeper in self._sleepers.copy():
             sleeper.give()
 
@@ -37,3 +37,21 @@ class Underway:
                 nudge.wait(_MOMENT)
         finally:
             self._sleepers.remove(nudge)
+
+
+class Waiter:
+    """Waits for a commit that another thread leads."""
+
+    def __init__(self) -> None:
+        self._done = Nudge()
+        self._error: BaseException | None = None
+
+    def done(self, error: BaseException | None) -> None:
+        self._error = error
+        self._done.give()
+
+    def wait(self) -> None:
+        while not self._done.wait(_MOMENT):
+            pass
+        if self._error is not None:
+            raise self._error
