@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from everstep.backends import group_commit
-from everstep.backends.contract.core import Commit
+from everstep.backends.contract.core import Commit, Committed, Outcome
 from everstep.backends.group_commit import Hold
 from everstep.backends.sqlite.backend import SqliteBackend
 from everstep.backends.sqlite.files.wal import GROW_AFTER, MERGE_FRAMES
@@ -140,11 +140,11 @@ def test_the_thread_that_leads_goes_on_after_a_moment_without_memory(
     if nor_undone:
         assert backend._writer._transaction is not None
         monkeypatch.setattr(backend._writer._transaction, "rollback", OneFailure(lambda: None))
-    settled: list[BaseException | None] = []
+    settled: list[Outcome] = []
     commit = next_commit(row, b"x")
     backend.submit(commit, settled.append)
     assert until(lambda: bool(settled))
-    assert (failing.failed, settled) == (1, [None])
+    assert (failing.failed, settled) == (1, [Committed(0)])
     assert backend.run("r") == commit.run
     backend.close()
 
@@ -226,7 +226,7 @@ def test_where_no_thread_is_to_be_had_a_commit_was_not_made_and_the_next_one_is(
     backend = SqliteBackend(tmp_path / "s.db")
     row = new_run("r")
     backend.commit(Commit(row, None))
-    commit, settled = next_commit(row, b"x"), list[BaseException | None]()
+    commit, settled = next_commit(row, b"x"), list[Outcome]()
 
     def no_thread(*_given: Any) -> None:
         raise RuntimeError("can't start new thread")
@@ -239,5 +239,5 @@ def test_where_no_thread_is_to_be_had_a_commit_was_not_made_and_the_next_one_is(
     assert (raised.value.written, raised.value.code) == ("no", "E407")
     backend.submit(commit, settled.append)
     assert until(lambda: bool(settled))
-    assert settled == [None]
+    assert settled == [Committed(0)]
     backend.close()

@@ -16,7 +16,7 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from everstep.backends.contract.core import Commit
+from everstep.backends.contract.core import Commit, Outcome
 from everstep.errors import AttemptLost
 from everstep.runtime.engine import abandoned, owner
 from everstep.runtime.engine.branches import Branches
@@ -44,12 +44,12 @@ class _Bridge:
 
     def __init__(self, loop: asyncio.AbstractEventLoop):
         self._loop = loop
-        self._outcomes: deque[tuple[_Save, BaseException | None]] = deque()
+        self._outcomes: deque[tuple[_Save, Outcome]] = deque()
         self._asked = False  # whether the loop will look
 
-    def settle(self, save: _Save, error: BaseException | None) -> None:
+    def settle(self, save: _Save, outcome: Outcome) -> None:
         """From the writer's thread; again if there was no memory for all of it."""
-        self._outcomes.append((save, error))
+        self._outcomes.append((save, outcome))
         if not self._asked:
             self._asked = True
             try:
@@ -64,8 +64,8 @@ class _Bridge:
         self._asked = False  # before it looks: what comes from now on is seen here or asked for again
         try:
             while self._outcomes:
-                save, error = self._outcomes[0]
-                save.settled(error)
+                save, outcome = self._outcomes[0]
+                save.settled(outcome)
                 self._outcomes.popleft()
         except Exception as problem:
             self._loop.call_later(PATIENCE, self._deliver)  # for the others
@@ -85,23 +85,25 @@ class _Save:
         self._over = False
         self.future = future
 
-    def done(self, error: BaseException | None) -> None:
+    def done(self, outcome: Outcome) -> None:
         """Called by the writer, from its thread."""
-        self._bridge.settle(self, error)
+        self._bridge.settle(self, outcome)
 
-    def settled(self, error: BaseException | None) -> None:
+    def settled(self, outcome: Outcome) -> None:
         if not self._over:
             self._over = True
-            if error is not None:
-                self._run._undo(self._commit, error)
+            if isinstance(outcome, BaseException):
+                self._run._undo(self._commit, outcome)
                 with suppress(AttemptLost):  # also where the task has been cancelled and hears nothing of it
-                    self._run._met(error)
+                    self._run._met(outcome)
+            else:
+                self._run._hear(self._commit, outcome)
         if self.future.done():
             return
-        if error is None:
-            self.future.set_result(None)
+        if isinstance(outcome, BaseException):
+            self.future.set_exception(outcome)
         else:
-            self.future.set_exception(error)
+            self.future.set_result(None)
 
 
 async def _soon(done: asyncio.Future[Any]) -> None:
@@ -227,7 +229,7 @@ class AsyncRun:
         """Make what was put up durable, without a checkpoint; gives its place in the journal."""
         run = self._run
         commit = await self._commit(run._note)
-        if run._post_came(commit):
+        if run._post_came():
             run._look_for_letters()
         return commit.run.head_seq
 
@@ -291,8 +293,10 @@ class AsyncRun:
         """Return when all that was recorded up to now is durable; see `Run.flush`."""
         run = self._run
         run._open()
-        if run._entries and run._post_came(await self._commit(run._note)):
-            run._look_for_letters()
+        if run._entries:
+            await self._commit(run._note)
+            if run._post_came():
+                run._look_for_letters()
         await offload(run._catch_up)
 
 

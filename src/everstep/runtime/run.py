@@ -274,11 +274,10 @@ class Run(Driver):
         chain = Chain(self._store.framer, row, row)
         chain.status(Status.RUNNING, revived, worker=self._worker, **about)
         commit = self._carry(chain.commit())
-        self._store.backend.commit(commit)
+        self._letters_known = self._store.backend.commit(commit).waiting
         self._row = commit.run
         for name in commit.read:
             self._letters.pop(name, None)
-        self._letters_known = commit.waiting
 
     def _as_driver(self) -> tuple[dict[str, Any], bool]:
         """What the journal is to say about the code that drives the run from here on, and whether it does not say so yet.

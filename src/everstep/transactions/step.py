@@ -17,7 +17,7 @@ from urllib.parse import unquote
 
 from ormsgpack import packb, unpackb
 
-from everstep.backends.contract.core import Commit
+from everstep.backends.contract.core import Commit, Committed
 from everstep.backends.contract.transactions import Ledger, Session, Transaction, Transactional, Undone
 from everstep.clock import clock
 from everstep.codec.frame import unwrap
@@ -87,10 +87,10 @@ class InStore:
     def keep(self, ticket: Ticket) -> None:
         """Nothing is to be written before the commit."""
 
-    def commit(self, commit: Commit) -> None:
+    def commit(self, commit: Commit) -> Committed:
         transaction, self._transaction = self._transaction, None
         assert transaction is not None
-        transaction.commit(commit)
+        return transaction.commit(commit)
 
     def recorded(self, ticket: Ticket) -> None:
         """Nothing is left to be done after it."""
@@ -124,7 +124,7 @@ class Beside:
             self._ledger.done.extend(done)
             raise
 
-    def commit(self, commit: Commit) -> None:
+    def commit(self, commit: Commit) -> Committed:
         raise NotImplementedError  # the record is committed where all others are
 
     def recorded(self, ticket: Ticket) -> None:

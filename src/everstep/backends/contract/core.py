@@ -11,15 +11,26 @@ a writer and need no lease. Every method raises only errors of `everstep.errors`
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from everstep.backends.contract.queues import Queues, Task
 from everstep.backends.contract.upkeep import Upkeep
 from everstep.fields import Shape, field
 from everstep.records import Letter, Record, RunRow, Tag, Worker
 
-Done = Callable[[BaseException | None], None]
 MAX_SEQ = 2**31 - 1
+
+
+class Committed(NamedTuple):
+    """What a commit found out: how many letters its run has afterwards, and the same for the runs that were committed with it."""
+
+    waiting: int
+    others: tuple[int, ...] = ()
+
+
+Outcome = Committed | BaseException
+"""What became of a commit: what it found out, or why it was not made."""
+Done = Callable[[Outcome], None]
 
 
 class Commit(Shape):
@@ -32,7 +43,7 @@ class Commit(Shape):
     one that is stored already is replaced, which heals it if it was damaged, unless the new frame is shorter. The tags of checkpoint records become tag rows.
     `read` names letters of this run that are removed (one that is not there is no fault); then `letters` are posted to it, as `post` does.
     `task` gives the run a place in a queue; refused with `AlreadyQueued` if the run is created by this commit and another one of the
-    queue that has not ended is its double. `waiting` is set by the backend: how many letters the run has after this commit.
+    queue that has not ended is its double.
     """
 
     run: RunRow
@@ -42,7 +53,6 @@ class Commit(Shape):
     letters: Sequence[Letter] = ()
     read: Sequence[str] = ()
     task: Task | None = None
-    waiting: int = 0
 
 
 class Query(Shape):
@@ -87,15 +97,18 @@ class Backend(Upkeep, Queues, Protocol):
     url: str
     durable: bool
 
-    def commit(self, commit: Commit) -> None:
-        """Make one commit durable; return when it is. One fsync for all commits that wait at the same time.
+    def commit(self, commit: Commit, *others: Commit) -> Committed:
+        """Make a commit durable; return when it is. One fsync for all commits that wait at the same time.
 
         Either all of it is visible afterwards or none. An error says in `written` whether it happened.
         Commits of one run take effect in the order of their calls.
+
+        `others` are commits of other runs that belong to it: a child and its caller, a session and its index. All of them are made, in this
+        order, or none: where one is refused, its error is raised. One of them may be a fork of a run that an earlier one creates.
         """
 
     def submit(self, commit: Commit, done: Done) -> None:
-        """Like `commit`, without waiting: `done(None)` or `done(error)` is called from any thread, when it is settled.
+        """Like `commit` of one run, without waiting: `done(committed)` or `done(error)` is called from any thread, when it is settled.
 
         Called once; again only if it raised a MemoryError, or if Ctrl-C interrupted the thread that called it, in the call or right after it.
         It must not wait for the backend: others may be kept out while it is called.

@@ -21,12 +21,13 @@ import os
 from collections.abc import Callable, Sequence
 from weakref import WeakSet
 
-from everstep.backends.contract.core import MAX_SEQ, Commit, Done, Manifest, Query
+from everstep.backends.contract.core import MAX_SEQ, Commit, Committed, Done, Manifest, Query
 from everstep.backends.contract.queues import Claim, Claimed, Depth, Place, Task
 from everstep.backends.contract.upkeep import Census, Cut, Gathered
 from everstep.backends.postgres import feed as feeds
 from everstep.backends.postgres import gather as gathering
 from everstep.backends.postgres import queues, upkeep
+from everstep.backends.postgres.commit import commit_all
 from everstep.backends.postgres.connections.connect import Address, Connection, Rows, execute
 from everstep.backends.postgres.connections.guarded import Lender
 from everstep.backends.postgres.connections.readers import Readers
@@ -85,9 +86,13 @@ class PostgresBackend:
         self._check_open()
         return self._readers.rows(name, *values)
 
-    def commit(self, commit: Commit) -> None:
+    def commit(self, commit: Commit, *others: Commit) -> Committed:
         self._check_open()
-        self._writer.commit(commit)
+        if not others:
+            return self._writer.commit(commit)
+        sql, bucket, commits = self._writer.sql, self._writer.bucket, (commit, *others)
+        done: Committed = self._writer.call(lambda connection, again: commit_all(connection, sql, bucket, commits, again))
+        return done
 
     def submit(self, commit: Commit, done: Done) -> None:
         self._check_open()

@@ -17,8 +17,8 @@ import psycopg
 from psycopg.errors import DeadlockDetected, DuplicatePreparedStatement, InvalidSqlStatementName, SerializationFailure
 
 from everstep.backends import group_commit
-from everstep.backends.contract.core import Commit, Done
-from everstep.backends.postgres.commit import ADVANCE, NAMES, arguments, refusal
+from everstep.backends.contract.core import Commit, Committed, Done
+from everstep.backends.postgres.commit import ADVANCE, NAMES, arguments, outcome
 from everstep.backends.postgres.connections.connect import Address, Connection, execute, hear_out, is_direct
 from everstep.backends.postgres.connections.diagnosis import explained
 from everstep.backends.postgres.connections.errors import said, translated
@@ -63,9 +63,10 @@ class Writer(group_commit.Leaders[Work]):
         self._prepares = True
         self._closed = False
 
-    def commit(self, commit: Commit) -> None:
+    def commit(self, commit: Commit) -> Committed:
         """Make one commit durable."""
-        self._do(Work(commit, None, None))
+        done: Committed = self._do(Work(commit, None, None))
+        return done
 
     def call(self, operation: Operation) -> Any:
         """Do something else, in turn with the commits."""
@@ -149,7 +150,8 @@ class Writer(group_commit.Leaders[Work]):
         ready.sort(key=lambda pair: _commit(pair[0]).was is not None)
         answers = self._send(connection, [values for _, values in ready])
         for (work, _), answer in zip(ready, answers, strict=True):
-            work.error = refusal(_commit(work), answer, work.again)
+            found = outcome(_commit(work), answer, work.again)
+            work.result, work.error = (found, None) if isinstance(found, Committed) else (None, found)
         _settle_chains([work for work, _ in ready])
 
     def _send(self, connection: Connection, calls: list[Values]) -> list[Values]:
@@ -283,6 +285,6 @@ def _settle_chains(group: list[Work]) -> None:
     for work in reversed(group):
         commit = _commit(work)
         if isinstance(work.error, EverstepError) and work.error.written == "unknown" and commit.run.check in followed:
-            work.error = None
+            work.result, work.error = Committed(0), None
             if commit.was is not None:
                 followed.add(commit.was.check)

@@ -23,7 +23,7 @@ from contextlib import ExitStack
 
 import apsw
 
-from everstep.backends.contract.core import Commit, Done, Manifest, Query
+from everstep.backends.contract.core import Commit, Committed, Done, Manifest, Query
 from everstep.backends.contract.queues import Claim, Claimed, Depth, NoOrders, Place, Task
 from everstep.backends.contract.upkeep import Census, Cut, Gathered
 from everstep.backends.sqlite import health as sqlite_health
@@ -86,10 +86,13 @@ class SqliteBackend(NoOrders):
         if self._closed:
             raise StoreClosed(f"the store {self._file.path} is closed")
 
-    def commit(self, commit: Commit) -> None:
+    def commit(self, commit: Commit, *others: Commit) -> Committed:
         if self._closed:
             self._check_open()
-        self._writer.call(Transaction.apply, commit)
+        done: Committed = (
+            self._writer.call(Transaction.apply_all, (commit, *others)) if others else self._writer.call(Transaction.apply, commit)
+        )
+        return done
 
     def submit(self, commit: Commit, done: Done) -> None:
         if self._closed:

@@ -70,12 +70,12 @@ def end(run: Run, ending: Ending, saved: Saved | None = None) -> Checkpoint | No
         chain.status(ending.status, **ending.about)
     commit = run._carry(chain.commit(worker=None, since=0, **ending.changes))
     commit.letters = [*commit.letters, *ending.letters]
-    run._store.backend.commit(commit)
+    waiting = run._store.backend.commit(commit).waiting
     run._entries = []
     run._row = commit.run
-    if ending.status in _ENDED and (commit.waiting or _has_caller(run)):
+    if ending.status in _ENDED and (waiting or _has_caller(run)):
         tell(run._store.backend, run._store.framer, commit.run)
-    elif ending.status not in _ENDED and commit.waiting != _expected(run, commit):
+    elif ending.status not in _ENDED and waiting != _expected(run, commit):
         _obey_late(run)
     if unsaved is not None:
         raise unsaved

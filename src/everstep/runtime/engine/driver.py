@@ -12,7 +12,7 @@ from contextlib import suppress
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
-from everstep.backends.contract.core import Commit
+from everstep.backends.contract.core import Commit, Outcome
 from everstep.clock import clock
 from everstep.codec.frame import unwrap
 from everstep.codec.values import decode, encode
@@ -235,7 +235,7 @@ class Driver(Recorder):
                 if ticket.work is not None and ticket.work.inside:
                     self._commit_inside(ticket.work, commit)
                 elif len(self._flight) > 1 and self._durability == "sync":
-                    waiter = _Waiter()
+                    waiter = _Waiter(self, commit)
                     self._store.backend.submit(commit, waiter.done)
                 else:
                     self._durable(commit)
@@ -251,8 +251,7 @@ class Driver(Recorder):
         """Have a commit end the transaction of its step. It follows all that this run has handed over, and nothing follows it until it is known."""
         if self._durability != "sync":
             self._catch_up()
-        work.commit(commit)
-        self._heard = commit.waiting
+        self._hear(commit, work.commit(commit))
 
     def _due(self, ticket: Ticket, error: Exception | None) -> tuple[str, str] | None:
         """The kind and the trigger of the checkpoint that goes with the end of a step, if one is due. Hooks hear of it while no lock is held."""
@@ -291,7 +290,8 @@ class Driver(Recorder):
                 self._take_up(ticket)
             return self._note()
 
-        if self._post_came(self._commit(build)):
+        self._commit(build)
+        if self._post_came():
             self._look_for_letters()
 
     def flush(self) -> None:
@@ -311,7 +311,7 @@ class Driver(Recorder):
             self._remember(ticket, commit)
         if commit.run.checkpoints != (commit.was.checkpoints if commit.was else 0):
             self._made(commit)
-        elif self._post_came(commit):
+        elif self._post_came():
             self._look_for_letters()
         if self._hooks.wanted("after_step") or (error is not None and self._hooks.wanted("error")):
             status = "failed" if error else "succeeded"
@@ -516,10 +516,9 @@ class Driver(Recorder):
             if letter is not None:
                 raise self._interrupt(told(letter))
 
-    def _post_came(self, commit: Commit) -> bool:
+    def _post_came(self) -> bool:
         """Whether there are more or fewer letters than were looked at. A commit that is on its way cannot tell: the last one that was made does."""
-        heard = commit.waiting if self._durability == "sync" else self._heard
-        return heard is not None and heard != self._letters_known
+        return self._heard is not None and self._heard != self._letters_known
 
     def _look_for_letters(self) -> None:
         """After a commit, or while the run waits: letters that cannot be read now are read later. The next commit meets the same trouble and reports it."""
@@ -573,7 +572,7 @@ class Driver(Recorder):
         made = Checkpoint(record)
         if asked_for(record.meta):
             self._base = record.number
-        if self._post_came(commit):
+        if self._post_came():
             self._look_for_letters()
         self._fire("after_checkpoint", checkpoint=made)
         return made
@@ -609,12 +608,17 @@ class Driver(Recorder):
 class _Waiter:
     """Waits for a commit that another thread leads."""
 
-    def __init__(self) -> None:
+    def __init__(self, run: Driver, commit: Commit) -> None:
+        self._run = run
+        self._commit = commit
         self._done = Nudge()
         self._error: BaseException | None = None
 
-    def done(self, error: BaseException | None) -> None:
-        self._error = error
+    def done(self, outcome: Outcome) -> None:
+        if isinstance(outcome, BaseException):
+            self._error = outcome
+        else:
+            self._run._hear(self._commit, outcome)
         self._done.give()
 
     def wait(self) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from threading import get_ident
 from typing import Any, Literal, cast
 
-from everstep.backends.contract.core import Commit
+from everstep.backends.contract.core import Commit, Committed, Outcome
 from everstep.codec.frame import unwrap
 from everstep.errors import (
     AttemptLost,
@@ -75,7 +75,8 @@ class Recorder:
         self._entries: list[Entry] = []
         self._read: list[str] = []
         self._outgoing: list[Letter] = []
-        self._heard: int | None = None  # how many letters there were when a commit on its way was made
+        self._heard: int | None = None  # how many letters there were after the newest commit that was made
+        self._heard_at = 0  # the place of that commit
         self._trouble: EverstepError | None = None  # the newest error of the store that the program was told
         self._unwritten: set[str] = set()  # steps that ran and whose end could not be recorded
         self._stale = False  # a checkpoint was made that the live state's account of its changes knows nothing of
@@ -179,9 +180,14 @@ class Recorder:
 
     def _durable(self, commit: Commit) -> None:
         if self._durability == "sync":
-            self._store.backend.commit(commit)
+            self._hear(commit, self._store.backend.commit(commit))
         else:
             self._defer(commit)
+
+    def _hear(self, commit: Commit, committed: Committed) -> None:
+        """Note how many letters there are after a commit. Answers of other threads may arrive late: the newest commit counts."""
+        if commit.run.head_seq >= self._heard_at:
+            self._heard_at, self._heard = commit.run.head_seq, committed.waiting
 
     def _commit(self, build: Callable[[], Commit], hand_over: Callable[[Commit], None] | None = None) -> Commit:
         """Build a commit and hand it over, by default until it is as durable as this run is; one that is not even taken was not made."""
@@ -220,18 +226,18 @@ class Recorder:
         sent = object()
         try:
             self._underway.sent(sent)
-            self._store.backend.submit(commit, lambda error: self._settle(commit, sent, error))
+            self._store.backend.submit(commit, lambda outcome: self._settle(commit, sent, outcome))
         except BaseException as error:
             self._underway.settled(sent)  # nobody else will
             self._settle(commit, sent, error)
             raise
 
-    def _settle(self, commit: Commit, sent: object, error: BaseException | None) -> None:
+    def _settle(self, commit: Commit, sent: object, outcome: Outcome) -> None:
         """Once, or again if there was no memory: what failed is known before it is taken for settled."""
-        if error is None:
-            self._heard = commit.waiting
+        if not isinstance(outcome, BaseException):
+            self._hear(commit, outcome)
         elif self._failure is None:
-            self._failure = error if isinstance(error, EverstepError) else EverstepError(str(error), written="unknown")
+            self._failure = outcome if isinstance(outcome, EverstepError) else EverstepError(str(outcome), written="unknown")
         self._underway.settled(sent)
 
     def _catch_up(self) -> None:
@@ -244,13 +250,12 @@ class Recorder:
                 [x for c in self._behind for x in c.letters], [n for c in self._behind for n in c.read],
             )  # fmt: skip
             try:
-                self._store.backend.commit(joined)
+                self._hear(joined, self._store.backend.commit(joined))
             except BaseException as error:
                 if _is_answer(error) or not self._happened(joined):
                     self._met(error)
                     raise
             self._behind.clear()
-            self._heard = joined.waiting
         self._underway.wait(0)
         self._refuse_broken()
 

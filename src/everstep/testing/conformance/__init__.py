@@ -17,6 +17,7 @@ from everstep.testing.conformance.listing import CheckpointQuerySuite, RunQueryS
 from everstep.testing.conformance.queues import QueuesSuite
 from everstep.testing.conformance.records import ChunksSuite, RecordsSuite, TagsSuite
 from everstep.testing.conformance.runs import LifeSuite, ManifestSuite, RunsSuite
+from everstep.testing.conformance.several_runs import SeveralRunsSuite
 from everstep.testing.conformance.suite import OpenHandle, Suite
 from everstep.testing.conformance.upkeep import FactsSuite, PruneSuite, SweepSuite, TombstonesSuite
 from everstep.testing.conformance.writers import FencingSuite, GroupCommitSuite, LeaseSuite
@@ -39,6 +40,7 @@ __all__ = [
     "RecordsSuite",
     "RunQuerySuite",
     "RunsSuite",
+    "SeveralRunsSuite",
     "Suite",
     "SweepSuite",
     "TagsSuite",
@@ -51,6 +53,7 @@ class ConformanceSuite(
     RecordsSuite,
     ChunksSuite,
     FencingSuite,
+    SeveralRunsSuite,
     LeaseSuite,
     TagsSuite,
     LettersSuite,

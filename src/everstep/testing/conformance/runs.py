@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from everstep.backends.contract.core import Backend, Commit, Query
+from everstep.backends.contract.core import Backend, Commit, Committed, Outcome, Query
 from everstep.errors import Conflict, Damaged, DamagedRun, LostLease, NotFound, RunExists, StoreClosed
 from everstep.records import ZERO, Tag
 from everstep.testing.conformance.suite import OpenHandle, Suite
@@ -166,14 +166,14 @@ class ManifestSuite(Suite):
 class LifeSuite(Suite):
     def test_what_was_submitted_is_there_after_closing(self, open_handle: OpenHandle) -> None:
         first, second = open_handle(), open_handle()
-        errors: list[BaseException | None] = []
+        settled: list[Outcome] = []
         row = self.create(first)
         for _ in range(30):
             commit = next_commit(row)
-            first.submit(commit, errors.append)
+            first.submit(commit, settled.append)
             row = commit.run
         first.close()
-        assert errors == [None] * 30
+        assert settled == [Committed(0)] * 30
         assert second.run(row.id) == row
         second.close()
 
