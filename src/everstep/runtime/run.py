@@ -47,13 +47,14 @@ from everstep.runtime.engine.replay import Playback
 from everstep.runtime.limits import deaths, signals
 from everstep.runtime.limits.account import Account
 from everstep.runtime.limits.children_used import know_children
-from everstep.runtime.steps.drive import Ticket, begin, call, value_body
+from everstep.runtime.steps.drive import Ticket, begin, call, value_entry
 from everstep.runtime.steps.options import ABSENT, check_items, check_name
 from everstep.runtime.waits import gates
 from everstep.snapshot.saver import Saver
 from everstep.store.chain import Chain
 from everstep.store.journal.driven import driven_in
-from everstep.store.journal.entries import load_result, pack_body, result_body
+from everstep.store.journal.entries import EventEntry, pack
+from everstep.store.journal.results import load_result, result_body
 from everstep.store.load import Loaded, checked, load
 from everstep.store.refs import find_run, verified
 from everstep.store.store import BaseStore
@@ -461,12 +462,12 @@ class Run(Driver):
         found = self._recorded(address)
         if found is not None:
             try:
-                return made(self._loaded(found.body))
+                return made(self._loaded(found.entry))
             except (AttributeError, OSError, OverflowError, TypeError, ValueError) as error:
                 raise DamagedRecord(self.id, found.record.seq, f"it is no value of {address}") from error
         value = draw()
         if not self._dry:
-            self._put("step", value_body(self, value), address)
+            self._put("step", pack(value_entry(self, value)), address)
         return made(value)
 
     def gate(self, name: str, ask: str | None = None, **options: Any) -> Any:
@@ -500,7 +501,7 @@ class Run(Driver):
             return
         mask = self._mask
         kept = data if mask is None else mask(data, f"event {event}")
-        self._put("event", pack_body([event, encode(kept, f"event {event}")]), address)
+        self._put("event", pack(EventEntry.of(event, kept, f"event {event}")), address)
         if self._mode.policy.due(event, None, 0, 0.0) is not None:
             self._save("automatic", f"on {event}", safe=True)
         self._fire(event if event.startswith("custom:") else f"custom:{event}", **data)

@@ -54,8 +54,9 @@ from everstep.runtime.outcome import DIFFERS, Outcome, recorded
 from everstep.runtime.run import Run
 from everstep.runtime.steps.retry import Retry
 from everstep.store.journal.driven import driven, has_begun, may_drive
-from everstep.store.journal.entries import load_result, name_of, read, result_body
-from everstep.store.load import checked
+from everstep.store.journal.results import load_result, result_body
+from everstep.store.journal.steps import name_of
+from everstep.store.load import checked, checked_from
 from everstep.store.refs import find_run
 
 Stored = tuple[tuple[Any, ...], dict[str, Any]]
@@ -336,7 +337,7 @@ def attempt_of(store: Host, run_id: str, from_step: str | None, replay: Replay, 
         row = store.fork_before(row, from_step)
     elif replay != "validate" and row.status == Status.SUCCEEDED:
         if replay == "republish":
-            republish(store.hook_registry, read(store.backend, row, 1))
+            republish(store.hook_registry, checked_from(store.backend, row, 1))
         return _Ended(flow, recorded(store, row))
     elif row.status == Status.CANCELLED and replay != "validate" and not options.get("revived"):
         raise IllegalTransition(row.id, row.status, Status.RUNNING)
@@ -346,7 +347,7 @@ def attempt_of(store: Host, run_id: str, from_step: str | None, replay: Replay, 
 
 def _refuse_unknown_steps(store: Host, row: RunRow, accept: frozenset[str]) -> None:
     """A misspelt address would accept nothing, unnoticed."""
-    unknown = accept - {record.note for record in read(store.backend, row, 1) if record.kind == Kind.STEP}
+    unknown = accept - {record.note for record in checked_from(store.backend, row, 1) if record.kind == Kind.STEP}
     if unknown:
         raise InvalidArgument(
             f"accept must name recorded steps of run {row.id!r}, got {', '.join(map(repr, sorted(unknown)))}",
@@ -417,7 +418,7 @@ def definition_change(store: Host, row: RunRow, flow: Workflow, said: dict[str, 
     changed = _difference(definition_of(store, flow), before.definition)
     if not changed or flow.compatible is None:
         return changed
-    begun = {name_of(r.note) for r in read(store.backend, row, 1) if r.kind in (Kind.STEP, Kind.GATE, Kind.ANSWER) and r.note}
+    begun = {name_of(r.note) for r in checked_from(store.backend, row, 1) if r.kind in (Kind.STEP, Kind.GATE, Kind.ANSWER) and r.note}
     reasons = flow.compatible(before.definition or "", begun)
     if reasons and not anyway:
         raise DefinitionChanged(f"run {row.id!r} began under another definition of {flow.name}: {'; '.join(reasons)}", changed)

@@ -23,7 +23,7 @@ from itertools import count
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from everstep.store.journal.entries import FAILED, RUNNING, Recorded
+from everstep.store.journal.entries import FAILED, RUNNING, AnswerEntry, Recorded, StepEntry
 
 if TYPE_CHECKING:
     from everstep.runtime.engine.driver import Driver
@@ -45,7 +45,7 @@ class Completions:
         self._ready: Any = getattr(
             self._loop, "_ready", (None,)
         )  # what the loop runs in its next turn; other loops than asyncio's don't tell
-        self._order: list[tuple[int, str, Recorded]] | None = None
+        self._order: list[tuple[int, str, Recorded[Any]]] | None = None
         self._next = 0
         self._given = 0
         self._waiting: list[tuple[float, int, asyncio.Future[None]]] = []
@@ -149,30 +149,31 @@ class Completions:
             return True
         return any(not any(parked.startswith(f"{step}/") for parked in self._parked) for step in self._run._flight)
 
-    def _recorded_ends(self) -> list[tuple[int, str, Recorded]]:
+    def _recorded_ends(self) -> list[tuple[int, str, Recorded[Any]]]:
         order = self._order
         if order is None:
             played = self._run._played
-            found = [*played.entries.items(), *played.answers.items(), *played.fired.items()]
+            found: list[tuple[str, Recorded[Any]]] = [*played.entries.items(), *played.answers.items(), *played.fired.items()]
             order = self._order = sorted((one.record.seq, address, one) for address, one in found)
         while self._next < len(order) and not self._is_end(order[self._next][1], order[self._next][2]):
             self._next += 1
         return order
 
-    def _is_end(self, address: str, found: Recorded) -> bool:
+    def _is_end(self, address: str, found: Recorded[Any]) -> bool:
         """Whether the program will wait for this record: not for drawn values, attempts without an end, or steps inside a finished step."""
-        if found.record.kind == "step":
-            status, flags = found.body[0], found.body[12]
+        entry = found.entry
+        if isinstance(entry, StepEntry):
+            status, flags = entry.status, entry.flags
             if status == RUNNING or (flags and (flags.get("value") or flags.get("cancelled") or (status == FAILED and flags.get("next")))):
                 return False
-        elif found.record.kind == "answer" and found.body[2].get("cancelled"):
+        elif isinstance(entry, AnswerEntry) and entry.flags.get("cancelled"):
             return False
         return "/" not in address or not self._inside_finished(address)
 
     def _inside_finished(self, address: str) -> bool:
         parts = address.split("/")
         around = (self._run._played.entries.get("/".join(parts[:n])) for n in range(1, len(parts)))
-        return any(one is not None and one.body[0] != RUNNING and not one.body[12].get("next") for one in around)
+        return any(one is not None and one.entry.status != RUNNING and not one.entry.flags.get("next") for one in around)
 
     async def _turn(self, seq: float) -> None:
         future: asyncio.Future[None] = self._loop.create_future()
@@ -232,6 +233,6 @@ class Completions:
         return False
 
 
-def seconds_of(body: list[Any]) -> float:
+def seconds_of(step: StepEntry) -> float:
     """How long a recorded step took."""
-    return float(max(0, body[8] - body[7])) / 1e6
+    return max(0.0, step.seconds)

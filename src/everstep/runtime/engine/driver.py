@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from everstep.backends.contract.core import Commit, Outcome
 from everstep.clock import clock
 from everstep.codec.frame import unwrap
-from everstep.codec.values import decode, encode
+from everstep.codec.values import decode
 from everstep.errors import AttemptLost, Interrupted, NonDeterminism, StepTimeout, StoreClosed, StoreError, Suspended, Waiting
 from everstep.fields import replace
 from everstep.records import Kind, Letter, Record, RunRow
@@ -37,7 +37,8 @@ from everstep.runtime.waits import gates
 from everstep.runtime.waits.wait import Wait
 from everstep.store.chain import Entry
 from everstep.store.events.event import Event
-from everstep.store.journal.entries import SUCCEEDED, Recorded, load_result, pack_body, result_body
+from everstep.store.journal.entries import SUCCEEDED, EventEntry, Recorded, StepEntry, pack
+from everstep.store.journal.results import load_result, result_body
 from everstep.store.store import BaseStore
 from everstep.store.views import Checkpoint, asked_for, when
 from everstep.threads.guard import WRITER, Guard
@@ -81,7 +82,7 @@ class Driver(Recorder):
         self._played = Playback()
         self._account = Account("", self._played, time.monotonic())
         self._opened: RunRow | None = None  # the row as it was when the run was opened
-        self._keyed: dict[str, Recorded] | None = None
+        self._keyed: dict[str, Recorded[StepEntry]] | None = None
         self._turns: dict[str, Turn] = {}  # the steps with a key that are running
         self._root = Frame(self, self)
         self._flight: dict[str, Ticket] = {}
@@ -122,7 +123,7 @@ class Driver(Recorder):
         if ticker is not None:
             ticker.change(policy.seconds)
 
-    def _recorded(self, address: str) -> Recorded | None:
+    def _recorded(self, address: str) -> Recorded[StepEntry] | None:
         found = self._played.entries.get(address)
         if found is None and "@" in address:
             if self._keyed is None:  # what came later is remembered, and may not be stored yet
@@ -132,17 +133,17 @@ class Driver(Recorder):
             self._asked.add(address)
         return found
 
-    def _read_keyed(self) -> dict[str, Recorded]:
+    def _read_keyed(self) -> dict[str, Recorded[StepEntry]]:
         try:
             return replay.keyed(self._store.backend, self._opened or self._open()[0])
         except TROUBLE as error:
             self._met(error, step=True)
             raise
 
-    def _loaded(self, body: list[Any]) -> Any:
+    def _loaded(self, step: StepEntry) -> Any:
         """The recorded result of a step."""
         try:
-            return load_result(self._store.backend, self._family, body[4], body[5])
+            return load_result(self._store.backend, self._family, step.form, step.result)
         except TROUBLE as error:
             self._met(error, step=True)
             raise
@@ -164,12 +165,12 @@ class Driver(Recorder):
             self._unwritten.add(ticket.address)
         self._met(error, step=True)
 
-    def _kept(self, address: str, body: list[Any]) -> None:
+    def _kept(self, address: str, step: StepEntry) -> None:
         report = self._report
         report.kept += 1
-        report.seconds_saved += (body[8] - body[7]) / 1e6
-        report.tokens_saved += body[9]
-        report.cost_saved += body[10]
+        report.seconds_saved += (step.ended - step.started) / 1e6
+        report.tokens_saved += step.tokens
+        report.cost_saved += step.cost
         self._last_step = address
 
     def _before_step(self, ticket: Ticket) -> tuple[Any] | None:
@@ -535,7 +536,7 @@ class Driver(Recorder):
             address = name.removeprefix("again:")
             replay.forget(self._recorded(address))
             self._played.retry(address)
-            self._put("event", pack_body(["retried", encode({"steps": [address]})]), None)
+            self._put("event", pack(EventEntry.of("retried", {"steps": [address]})), None)
             self._read.append(name)
             del self._letters[name]
 

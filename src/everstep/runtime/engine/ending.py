@@ -13,7 +13,7 @@ from everstep.records import CHILD, Letter, RunRow, Status
 from everstep.runtime.engine.replay import taken_over
 from everstep.runtime.limits.deaths import DEAD
 from everstep.runtime.waits.gates import keep_asleep
-from everstep.store.journal.entries import pack_body
+from everstep.store.journal.entries import EventEntry, pack
 
 if TYPE_CHECKING:
     from everstep.runtime.run import Run
@@ -148,7 +148,7 @@ def add_loose(run: Run, ending: Ending) -> None:
 def _leave_behind(run: Run, reason: str) -> None:
     """Tasks that were not waited for, or were cancelled: how far their steps came is not known."""
     if run._flight:
-        run._put("event", pack_body(["interrupted", encode({"reason": reason, "steps": list(run._flight)})]), None)
+        run._put("event", pack(EventEntry.of("interrupted", {"reason": reason, "steps": list(run._flight)})), None)
 
 
 def _interrupted(run: Run, error: Interrupted) -> Ending:
@@ -172,5 +172,5 @@ def _break_off(run: Run, reason: str) -> None:
     """Note which steps have no end: the next attempt cannot know how far they came."""
     steps = [*run._flight, *_not_given_up(run)]
     if steps or run._mode.workflow or not run._mode.plain or run._root.counts:
-        run._put("event", pack_body(["interrupted", encode({"reason": reason, "steps": steps})]), None)
+        run._put("event", pack(EventEntry.of("interrupted", {"reason": reason, "steps": steps})), None)
     run._fire("interrupt", reason=reason, steps=steps)

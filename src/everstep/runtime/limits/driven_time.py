@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from everstep.records import Kind, Record
-from everstep.store.journal.entries import open_body, said_in
+from everstep.store.journal.entries import StepEntry, open_as, said_in
 from everstep.store.views import header_of
 
 
@@ -30,7 +30,7 @@ def driven_seconds(records: Iterable[Record], seconds: float = 0.0, at: int = 0,
 def _began(record: Record) -> int:
     """When an attempt can be seen to have begun: with its first record, or with the step that this is the end of."""
     if record.kind == Kind.STEP and record.body is not None:
-        return min(record.at, int(open_body(record)[7]))
+        return min(record.at, open_as(record, StepEntry).started)
     return record.at
 
 

@@ -120,11 +120,11 @@ async def wait_for_place(ticket: Ticket, handle: Any) -> None:
     """Return when it is the turn of a recorded end; of a step that the program had cancelled, never."""
     found = ticket.found
     assert found is not None
-    if found.body[12].get("cancelled"):
+    if found.entry.flags.get("cancelled"):
         if not ticket.run._dry:
             _cancel_children_of(ticket)
         try:
-            await handle._completions.cancelled(ticket.address, seconds_of(found.body))
+            await handle._completions.cancelled(ticket.address, seconds_of(found.entry))
         finally:
             ticket.run._branches.cancelled(ticket.address, ticket.run._branch())
     if not handle._completions.is_next(found.record.seq):
@@ -136,7 +136,7 @@ def _cancel_children_of(ticket: Ticket) -> None:
     from everstep.runtime.child import cancel_child
 
     run, inside = ticket.run, f"{ticket.address}/"
-    found = [address for address, one in run._played.entries.items() if address.startswith(inside) and one.body[12].get("cancelled")]
+    found = [address for address, one in run._played.entries.items() if address.startswith(inside) and one.entry.flags.get("cancelled")]
     if getattr(ticket.function, "is_child", False):
         found.append(ticket.address)
     for address in found:

@@ -37,7 +37,8 @@ from everstep.runtime.waits.gates import verified_letter
 from everstep.runtime.waits.wake_callers import tell
 from everstep.store.chain import Chain
 from everstep.store.gates import Gate, list_gates
-from everstep.store.journal.entries import FAILED, SUCCEEDED, Recorded, read
+from everstep.store.journal.entries import FAILED, SUCCEEDED, StepEntry, open_as
+from everstep.store.load import checked_from
 from everstep.store.query import check_text, to_us
 from everstep.store.refs import find_run, verified
 
@@ -224,8 +225,8 @@ def _address(step: str) -> str:
 
 
 def _newest(store: Host, row: RunRow, address: str) -> str | None:
-    found = [record for record in read(store.backend, row, 1) if record.kind == Kind.STEP and record.note == address]
-    return Recorded(found[-1]).body[0] if found else None
+    found = [record for record in checked_from(store.backend, row, 1) if record.kind == Kind.STEP and record.note == address]
+    return open_as(found[-1], StepEntry).status if found else None
 
 
 def due(store: Host, limit: int | None = None, outside: bool = False) -> list[str]:
