@@ -17,6 +17,7 @@ from everstep.backends.sqlite.files.wal import GROW_AFTER, MERGE_FRAMES
 from everstep.backends.sqlite.writer import Writer
 from everstep.errors import StoreBusy
 from everstep.runtime.engine.leases import Keeper
+from everstep.store.store import BaseStore
 from everstep.testing.rows import new_run, next_commit
 from everstep.testing.waiting import until
 
@@ -187,7 +188,7 @@ def test_leases_are_renewed_after_a_moment_without_memory(tmp_path: Path, monkey
     backend.commit(Commit(new_run("r"), None))
     failing = OneFailure(backend.renew)
     monkeypatch.setattr(backend, "renew", failing)
-    keeper = Keeper(backend, ttl=0.06)
+    keeper = Keeper(BaseStore(backend), ttl=0.06)
     row = keeper.acquire("r")
     assert until(lambda: failing.worked > 2)
     keeper.release(row)

@@ -215,7 +215,8 @@ class Run(Driver):
         saver = self._store.saver()
         number = 0 if self._mode.workflow else played.number
         if number:
-            loaded = load(backend, row, number)
+            read, played.read = played.read, None
+            loaded = load(backend, row, number, read)
             if number == row.checkpoints:
                 self._go_on(saver, loaded)
             else:

@@ -69,10 +69,11 @@ def _beginning_with(backend: Backend, text: str, limit: int) -> list[str]:
     return [row.id for _, row in backend.runs(Query(prefix=text, limit=limit))]
 
 
-def resolve(backend: Backend, ref: str) -> tuple[RunRow, int]:
-    """The run and the number of the checkpoint that a ref names."""
+def resolve(backend: Backend, ref: str, known: RunRow | None = None) -> tuple[RunRow, int]:
+    """The run and the number of the checkpoint that a ref names. `known` is a run that was looked up just before."""
     parsed = parse_ref(ref)
-    row = find_run(backend, "@last" if parsed.run is None else parsed.run)
+    same = known is not None and parsed.run == known.id
+    row = known if known is not None and same else find_run(backend, "@last" if parsed.run is None else parsed.run)
     number = _number(backend, row, parsed.at) - parsed.back
     if not 1 <= number <= row.checkpoints:
         has = f"its checkpoints are 1 to {row.checkpoints}" if row.checkpoints else "it has no checkpoint yet"

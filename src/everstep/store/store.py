@@ -127,7 +127,8 @@ class BaseStore:
         """The changes from the state of one ref to that of another, by path."""
         from everstep.store.travel import history
 
-        return history.diff(self.backend, resolve(self.backend, a), resolve(self.backend, b))
+        first = resolve(self.backend, a)
+        return history.diff(self.backend, first, resolve(self.backend, b, first[0]))
 
     def blame(self, ref: str, path: Sequence[Any]) -> Blame:
         """The checkpoint, up to the one that the ref names, which last changed the value at a path: `store.blame("r", ["plan", "goal"])`.

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 from everstep.backends.contract.queues import Queues, Task
 from everstep.backends.contract.upkeep import Upkeep
 from everstep.fields import Shape, field
-from everstep.records import Letter, Record, RunRow, Tag, Worker
+from everstep.records import Base, Letter, Pruned, Record, RunRow, Tag, Worker
 
 MAX_SEQ = 2**31 - 1
 
@@ -53,6 +53,29 @@ class Commit(Shape):
     letters: Sequence[Letter] = ()
     read: Sequence[str] = ()
     task: Task | None = None
+
+
+class Located(NamedTuple):
+    """Where a checkpoint stands in its run: the seq of its record and that of the newest base for it or an earlier one, 0 if there is none.
+
+    `mark` is what was pruned of the run, `added` the newest base that prune added at or before the checkpoint; None where a backend does not prune.
+    `records` are there if they were asked for: those of the base (or all from the first, where there is none) to the checkpoint, with the one before
+    them, which the chain is proved from.
+    """
+
+    seq: int
+    base: int
+    mark: Pruned | None = None
+    added: Base | None = None
+    records: Sequence[Record] = ()
+
+    @property
+    def first(self) -> int:
+        """Where `records` begin: a base follows right behind the first checkpoint that it stands for."""
+        return max(1, min(self.base, self.seq) - 1)
+
+    def last(self, upto: int) -> int:
+        return max(self.seq, self.base, upto)
 
 
 class Query(Shape):
@@ -126,6 +149,12 @@ class Backend(Upkeep, Queues, Protocol):
 
     def records(self, run: str, first: int, last: int, kinds: Sequence[str] | None = None, newest: int | None = None) -> list[Record]:
         """Records `first`..`last` (inclusive) in order of seq, with bodies. With `kinds`, only those kinds; with `newest`, only the last so many of what is left."""
+
+    def locate(self, run: str, number: int, upto: int | None = None) -> Located | None:
+        """Where checkpoint `number` stands; None if it is not found. One snapshot, or as near to that as the engine comes.
+
+        With `upto`, the records that its state is made of come with it, and those behind it up to that seq (0: none): so a load takes two calls.
+        """
 
     def checkpoints(self, run: str, query: Query) -> list[Record]:
         """Checkpoint records that fit, without bodies (body None, body_digest kept), newest first unless told otherwise. Where tags are asked for, tag rows count, also those given later; `tags` are those of the record itself."""

@@ -7,13 +7,14 @@ changes what is stored by changing what was read.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
 from everstep import clock as clocks
 from everstep.backends import deleted_places
-from everstep.backends.contract.core import Commit, Committed, Done, Manifest, Query
+from everstep.backends.contract.core import Commit, Committed, Done, Located, Manifest, Query
 from everstep.backends.contract.queues import Claim, Claimed, Depth, NoOrders, Place, Task
 from everstep.backends.contract.upkeep import Census, Cut
 from everstep.backends.memory.data import Before, Data, Run, data_of
@@ -132,6 +133,20 @@ class MemoryBackend(NoOrders):
             stored = data.runs[run].records if run in data.runs else []
             found = [replace(r) for r in stored if first <= r.seq <= last and (kinds is None or r.kind in kinds)]
         return found if newest is None else found[max(0, len(found) - newest) :]
+
+    def locate(self, run: str, number: int, upto: int | None = None) -> Located | None:
+        data = self._open()
+        with data.lock:
+            entry = data.runs.get(run)
+            stored = [] if entry is None else entry.records
+            seq = 1 + bisect_left(stored, number, key=lambda record: record.number)
+            if entry is None or seq > len(stored) or (stored[seq - 1].number, stored[seq - 1].kind) != (number, Kind.CHECKPOINT):
+                return None
+            base = next((r.seq for r in reversed(stored[: seq + 1]) if r.kind == Kind.BASE and r.number <= number), 0)
+            added = [base for _, base in sorted(entry.bases.items()) if base.number <= number][-1:]
+            found = Located(seq, base, entry.pruned, added[0] if added else None)
+            records = () if upto is None else [replace(r) for r in stored[found.first - 1 : found.last(upto)]]
+        return found._replace(records=records)
 
     def checkpoints(self, run: str, query: Query) -> list[Record]:
         data = self._open()

@@ -21,7 +21,7 @@ import os
 from collections.abc import Callable, Sequence
 from weakref import WeakSet
 
-from everstep.backends.contract.core import MAX_SEQ, Commit, Committed, Done, Manifest, Query
+from everstep.backends.contract.core import MAX_SEQ, Commit, Committed, Done, Located, Manifest, Query
 from everstep.backends.contract.queues import Claim, Claimed, Depth, Place, Task
 from everstep.backends.contract.upkeep import Census, Cut, Gathered
 from everstep.backends.postgres import feed as feeds
@@ -114,6 +114,16 @@ class PostgresBackend:
         asked = None if kinds is None else list(kinds)
         found = self._rows("records", run, max(first, 0), min(last, MAX_SEQ), asked, asked, newest)
         return [record_from(run, row) for row in reversed(found)]
+
+    def locate(self, run: str, number: int, upto: int | None = None) -> Located | None:
+        """In two round trips at most; what was pruned between them is met by whoever loads, and looked for again."""
+        self._check_open()
+        places, marks, bases = self._readers.together(("locate", (run, number)), ("pruned", (run,)), ("bases", (run, number, 1)))
+        if not places or places[0][0] is None:
+            return None
+        mark, added = pruned_from(run, marks[0]) if marks else None, Base(*bases[0]) if bases else None
+        found = Located(places[0][0], places[0][1] or 0, mark, added)
+        return found if upto is None else found._replace(records=self.records(run, found.first, found.last(upto)))
 
     def checkpoints(self, run: str, query: Query) -> list[Record]:
         self._check_open()

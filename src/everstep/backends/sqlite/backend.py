@@ -23,7 +23,7 @@ from contextlib import ExitStack
 
 import apsw
 
-from everstep.backends.contract.core import Commit, Committed, Done, Manifest, Query
+from everstep.backends.contract.core import Commit, Committed, Done, Located, Manifest, Query
 from everstep.backends.contract.queues import Claim, Claimed, Depth, NoOrders, Place, Task
 from everstep.backends.contract.upkeep import Census, Cut, Gathered
 from everstep.backends.sqlite import health as sqlite_health
@@ -34,7 +34,7 @@ from everstep.backends.sqlite.files import os_fork
 from everstep.backends.sqlite.files.store_file import BUSY_MS, SqliteFile, quoted
 from everstep.backends.sqlite.files.wal import GROW_BYTES, WalKeeper
 from everstep.backends.sqlite.leases import Leases, WorkerLocks
-from everstep.backends.sqlite.listing import list_checkpoints, list_runs, locate
+from everstep.backends.sqlite.listing import find_checkpoint, list_checkpoints, list_runs, locate
 from everstep.backends.sqlite.reader import Reader
 from everstep.backends.sqlite.transaction import Transaction
 from everstep.backends.sqlite.writer import Writer
@@ -111,6 +111,11 @@ class SqliteBackend(NoOrders):
     def records(self, run: str, first: int, last: int, kinds: Sequence[str] | None = None, newest: int | None = None) -> list[Record]:
         self._check_open()
         return self._reader.records(run, first, last, kinds, newest)
+
+    def locate(self, run: str, number: int, upto: int | None = None) -> Located | None:
+        self._check_open()
+        with self._reader.snapshot() as cursor:
+            return find_checkpoint(cursor, run, number, upto)
 
     def checkpoints(self, run: str, query: Query) -> list[Record]:
         self._check_open()

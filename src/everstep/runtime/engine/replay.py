@@ -29,7 +29,7 @@ from everstep.store.journal.entries import (
     pack,
     said_in,
 )
-from everstep.store.load import checked_from, checkpoint_record
+from everstep.store.load import Stretch, checked_from, stretch
 from everstep.store.no_collection import no_collection
 from everstep.store.views import asked_for, header_of
 
@@ -65,6 +65,7 @@ class Playback:
         self.number = 0  # the base
         self.counts: dict[str, int] = {}
         self.records: list[Record] = []
+        self.read: Stretch | None = None  # what the state of the base is made of
 
     def take(self, record: Record) -> None:
         kind = record.kind
@@ -223,11 +224,12 @@ def after_base(backend: Backend, row: RunRow) -> Playback:
     playback = Playback()
     first = 1
     if row.checkpoints:
-        head = checkpoint_record(backend, row, row.checkpoints)
-        header = header_of(head.meta)
-        playback.number = row.checkpoints if asked_for(head.meta) else header.get("base", 0)
+        head = stretch(backend, row, row.checkpoints, row.head_seq)
+        meta = head.checkpoint(row.checkpoints).meta
+        playback.number = row.checkpoints if asked_for(meta) else header_of(meta).get("base", 0)
         if playback.number:
-            base = head if playback.number == row.checkpoints else checkpoint_record(backend, row, playback.number)
+            playback.read = head if playback.number == row.checkpoints else stretch(backend, row, playback.number, row.head_seq)
+            base = playback.read.checkpoint(playback.number)
             header = header_of(base.meta)
             playback.counts = dict(header.get("counts") or {})
             if header.get("many"):
@@ -236,10 +238,14 @@ def after_base(backend: Backend, row: RunRow) -> Playback:
             playback._from = (playback._used.seconds, base.at, base.epoch)
             playback.saved_at = base.at
             first = base.seq + 1
-    playback.records = checked_from(backend, row, first)
+    playback.records = checked_from(backend, row, first) if playback.read is None else _behind(playback.read, first)
     for record in playback.records:
         playback.take(record)
     return playback
+
+
+def _behind(read: Stretch, first: int) -> list[Record]:
+    return read.proved(first, read.row.head_seq) if first <= read.row.head_seq else []
 
 
 def _count(backend: Backend, row: RunRow, last: int) -> dict[str, int]:

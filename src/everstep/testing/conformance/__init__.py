@@ -15,7 +15,7 @@ from __future__ import annotations
 from everstep.testing.conformance.letters import FeedSuite, LettersSuite
 from everstep.testing.conformance.listing import CheckpointQuerySuite, RunQuerySuite
 from everstep.testing.conformance.queues import QueuesSuite
-from everstep.testing.conformance.records import ChunksSuite, RecordsSuite, TagsSuite
+from everstep.testing.conformance.records import ChunksSuite, LocateSuite, RecordsSuite, TagsSuite
 from everstep.testing.conformance.runs import LifeSuite, ManifestSuite, RunsSuite
 from everstep.testing.conformance.several_runs import SeveralRunsSuite
 from everstep.testing.conformance.suite import OpenHandle, Suite
@@ -33,6 +33,7 @@ __all__ = [
     "LeaseSuite",
     "LettersSuite",
     "LifeSuite",
+    "LocateSuite",
     "ManifestSuite",
     "OpenHandle",
     "PruneSuite",
@@ -51,6 +52,7 @@ __all__ = [
 class ConformanceSuite(
     RunsSuite,
     RecordsSuite,
+    LocateSuite,
     ChunksSuite,
     FencingSuite,
     SeveralRunsSuite,
