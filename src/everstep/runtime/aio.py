@@ -16,7 +16,7 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from everstep.backends.contract.core import Commit, Outcome
+from everstep.backends.contract.core import Commit, Outcome, submit
 from everstep.errors import AttemptLost
 from everstep.runtime.engine import abandoned, owner
 from everstep.runtime.engine.branches import Branches
@@ -216,7 +216,7 @@ class AsyncRun:
             return run._commit(build, run._defer)
         future = asyncio.get_running_loop().create_future()
         bridge = _bridge()
-        commit = run._commit(build, lambda made: run._store.backend.submit(made, _Save(run, made, bridge, future).done))
+        commit = run._commit(build, lambda made: submit(run._store.backend, made, _Save(run, made, bridge, future).done))
         try:
             with self._completions.busy():
                 await future

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from everstep.backends.contract.audit import Audit
+from everstep.backends.contract.capability import has, need
 from everstep.backends.contract.core import MAX_SEQ, Backend, Query
+from everstep.backends.contract.index import Index
 from everstep.clock import iso
 from everstep.errors import DamagedRun, InvalidArgument, NotFound
 from everstep.ids import check_id, parse_ref
@@ -47,6 +50,8 @@ def _exact(run: str) -> str:
 
 
 def _not_there(backend: Backend, run: str) -> str:
+    if not has(backend, Audit):
+        return f"there is no run {run!r}"
     newest = max(0, backend.manifest().places - _RECENT)  # a caller may ask for many runs that are not there, and must not wait for each
     deleted = [stone.at for stone in backend.tombstones(newest) if stone.id == run]
     if deleted:
@@ -86,6 +91,7 @@ def _number(backend: Backend, row: RunRow, at: int | str | None) -> int:
         return row.checkpoints
     if isinstance(at, int):
         return at
+    need(backend, Index)
     numbers = [tag.number for tag in tags_of(backend, row) if tag.name == at]
     if not numbers:
         raise NotFound(f"run {row.id!r} has no checkpoint tagged {at!r}")

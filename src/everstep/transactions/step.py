@@ -17,6 +17,7 @@ from urllib.parse import unquote
 
 from ormsgpack import packb, unpackb
 
+from everstep.backends.contract.capability import has
 from everstep.backends.contract.core import Commit, Committed
 from everstep.backends.contract.transactions import Ledger, Session, Transaction, Transactional, Undone
 from everstep.clock import clock
@@ -162,7 +163,7 @@ def check(ticket: Ticket) -> None:
             f"transactional step {ticket.address} is called inside transactional step {outer}",
             remedy="Call it after that one, or make it a plain function that is given the connection.",
         )
-    if place is True and not isinstance(ticket.run._store.backend, Transactional):
+    if place is True and not has(ticket.run._store.backend, Transactional):
         raise InvalidArgument(f"the store {url} cannot hold tables of yours", remedy=_WHERE)
     if place is not True:
         _refuse_store(url, place)

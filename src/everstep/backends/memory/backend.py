@@ -15,8 +15,8 @@ from typing import TypeVar
 from everstep import clock as clocks
 from everstep.backends import deleted_places
 from everstep.backends.contract.core import Commit, Committed, Done, Located, Manifest, Query
-from everstep.backends.contract.queues import Claim, Claimed, Depth, NoOrders, Place, Task
-from everstep.backends.contract.upkeep import Census, Cut
+from everstep.backends.contract.queues import Claim, Claimed, Depth, Place, Task
+from everstep.backends.contract.types import Census, Cut
 from everstep.backends.memory.data import Before, Data, Run, data_of
 from everstep.backends.memory.queues import Waiting
 from everstep.backends.query_semantics import fits_checkpoint, fits_run
@@ -27,7 +27,7 @@ from everstep.records import ZERO, Base, Kind, Letter, Pruned, Record, RunRow, S
 T = TypeVar("T")
 
 
-class MemoryBackend(NoOrders):
+class MemoryBackend:
     """A store in the memory of this process."""
 
     durable = False

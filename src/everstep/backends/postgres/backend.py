@@ -23,7 +23,7 @@ from weakref import WeakSet
 
 from everstep.backends.contract.core import MAX_SEQ, Commit, Committed, Done, Located, Manifest, Query
 from everstep.backends.contract.queues import Claim, Claimed, Depth, Place, Task
-from everstep.backends.contract.upkeep import Census, Cut, Gathered
+from everstep.backends.contract.types import Census, Cut, Gathered
 from everstep.backends.postgres import feed as feeds
 from everstep.backends.postgres import gather as gathering
 from everstep.backends.postgres import queues, upkeep

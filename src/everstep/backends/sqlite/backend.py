@@ -24,8 +24,8 @@ from contextlib import ExitStack
 import apsw
 
 from everstep.backends.contract.core import Commit, Committed, Done, Located, Manifest, Query
-from everstep.backends.contract.queues import Claim, Claimed, Depth, NoOrders, Place, Task
-from everstep.backends.contract.upkeep import Census, Cut, Gathered
+from everstep.backends.contract.queues import Claim, Claimed, Depth, Place, Task
+from everstep.backends.contract.types import Census, Cut, Gathered
 from everstep.backends.sqlite import health as sqlite_health
 from everstep.backends.sqlite import queues as sqlite_queues
 from everstep.backends.sqlite import upkeep
@@ -44,7 +44,7 @@ from everstep.records import Base, Letter, Pruned, Record, RunRow, Tag, Tombston
 from everstep.threads.guard import inside, refuse_inside
 
 
-class SqliteBackend(NoOrders):
+class SqliteBackend:
     """An open store in a SQLite file."""
 
     durable = True

@@ -19,7 +19,7 @@ from everstep.backends import sql_files
 from everstep.backends.columns import pack_tags
 from everstep.backends.contract.core import MAX_SEQ, Commit, Committed
 from everstep.backends.contract.queues import ENDED, Task, settled
-from everstep.backends.contract.upkeep import Cut
+from everstep.backends.contract.types import Cut
 from everstep.backends.query_semantics import meta_scalars
 from everstep.backends.sqlite.errors import Halfway
 from everstep.backends.sqlite.feed import FeedWriter

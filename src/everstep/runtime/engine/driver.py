@@ -12,7 +12,7 @@ from contextlib import suppress
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
-from everstep.backends.contract.core import Commit, Outcome
+from everstep.backends.contract.core import Commit, Outcome, submit
 from everstep.clock import clock
 from everstep.codec.frame import unwrap
 from everstep.codec.values import decode
@@ -237,7 +237,7 @@ class Driver(Recorder):
                     self._commit_inside(ticket.work, commit)
                 elif len(self._flight) > 1 and self._durability == "sync":
                     waiter = _Waiter(self, commit)
-                    self._store.backend.submit(commit, waiter.done)
+                    submit(self._store.backend, commit, waiter.done)
                 else:
                     self._durable(commit)
             if waiter is not None:

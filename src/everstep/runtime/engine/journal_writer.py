@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from threading import get_ident
 from typing import Any, Literal, cast
 
-from everstep.backends.contract.core import Commit, Committed, Outcome
+from everstep.backends.contract.core import Commit, Committed, Outcome, submit
 from everstep.codec.frame import unwrap
 from everstep.errors import (
     AttemptLost,
@@ -226,7 +226,7 @@ class Recorder:
         sent = object()
         try:
             self._underway.sent(sent)
-            self._store.backend.submit(commit, lambda outcome: self._settle(commit, sent, outcome))
+            submit(self._store.backend, commit, lambda outcome: self._settle(commit, sent, outcome))
         except BaseException as error:
             self._underway.settled(sent)  # nobody else will
             self._settle(commit, sent, error)

@@ -11,6 +11,8 @@ from datetime import datetime
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
+from everstep.backends.contract.capability import need
+from everstep.backends.contract.mailbox import Mailbox
 from everstep.clock import clock
 from everstep.codec.frame import unwrap
 from everstep.codec.values import decode, encode
@@ -91,6 +93,7 @@ def question_of(
     default: Any = NONE, condition: Any = None,
 ) -> Question:  # fmt: skip
     check_name(name)
+    need(run._store.backend, Mailbox)
     shape = shapes.to_schema(schema, choices)
     if timeout is not None and not (isinstance(timeout, (int, float)) and 0 < timeout < _MOST_SECONDS):
         raise InvalidArgument(f"timeout must be a number of seconds above 0 and below {_MOST_SECONDS:,.0f}, got {timeout!r:.60}")
@@ -320,6 +323,7 @@ def sleep_run(run: Driver, seconds: float | None, until: Any) -> None:
 def start_timer(run: Driver, seconds: float | None, until: Any) -> int | None:
     """Record a deadline; the deadline if this process is to wait for it, None if it has passed."""
     due = deadline_of(seconds, until)
+    need(run._store.backend, Mailbox)
     address = address_of_timer(run)
     run._asked.add(address)
     found = run._played.asked.get(address)

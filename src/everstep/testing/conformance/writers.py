@@ -252,3 +252,16 @@ class GroupCommitSuite(Suite):
             row = self.advance(backend, submitted.run)
         assert backend.run(row.id) == row
         assert settled == [Committed(0)] * 10
+
+    def test_what_was_submitted_is_there_after_closing(self, open_handle: OpenHandle) -> None:
+        first, second = open_handle(), open_handle()
+        settled: list[Outcome] = []
+        row = self.create(first)
+        for _ in range(30):
+            commit = next_commit(row)
+            first.submit(commit, settled.append)
+            row = commit.run
+        first.close()
+        assert settled == [Committed(0)] * 30
+        assert second.run(row.id) == row
+        second.close()
