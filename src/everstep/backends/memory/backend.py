@@ -15,11 +15,11 @@ from typing import TypeVar
 from everstep import clock as clocks
 from everstep.backends import deleted_places
 from everstep.backends.contract.core import Commit, Committed, Done, Located, Manifest, Query
+from everstep.backends.contract.query_semantics import fits_checkpoint, fits_run
 from everstep.backends.contract.queues import Claim, Claimed, Depth, Place, Task
 from everstep.backends.contract.types import Census, Cut
 from everstep.backends.memory.data import Before, Data, Run, data_of
 from everstep.backends.memory.queues import Waiting
-from everstep.backends.query_semantics import fits_checkpoint, fits_run
 from everstep.errors import AlreadyQueued, Conflict, DamagedRun, EverstepError, LeaseHeld, LostLease, NotFound, RunExists, StoreClosed
 from everstep.fields import replace
 from everstep.records import ZERO, Base, Kind, Letter, Pruned, Record, RunRow, Status, Tag, Tombstone, Worker, fact_check, shift

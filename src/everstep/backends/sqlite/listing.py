@@ -13,7 +13,7 @@ from typing import Any
 import apsw
 
 from everstep.backends.contract.core import MAX_SEQ, Located, Query
-from everstep.backends.query_semantics import wanted_scalar
+from everstep.backends.contract.query_semantics import wanted_scalar
 from everstep.backends.sqlite.reader import SQL, find, in_order
 from everstep.backends.sqlite.rows import base_from, newest_run, pruned_from, record_from
 from everstep.errors import Damaged

@@ -18,9 +18,9 @@ import apsw
 from everstep.backends import sql_files
 from everstep.backends.columns import pack_tags
 from everstep.backends.contract.core import MAX_SEQ, Commit, Committed
+from everstep.backends.contract.query_semantics import meta_scalars
 from everstep.backends.contract.queues import ENDED, Task, settled
 from everstep.backends.contract.types import Cut
-from everstep.backends.query_semantics import meta_scalars
 from everstep.backends.sqlite.errors import Halfway
 from everstep.backends.sqlite.feed import FeedWriter
 from everstep.backends.sqlite.files.format import FORMAT
