@@ -2,7 +2,7 @@
 
 Every length of the file and of the WAL, every block of 512 bytes zeroed, every two pages swapped, rows swapped or removed behind Everstep's
 back (`rows`); an older file put back, with any WAL or none; the WAL removed, or replaced by that of another store; an index of the WAL that is
-garbage. `bench` defines the reads and how each result counts. Only the seen file can show that a store is older than it was.
+garbage. `bench` defines the reads and how each result counts. Only the rollback guard can show that a store is older than it was.
 """
 
 from __future__ import annotations

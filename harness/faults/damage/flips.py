@@ -1,8 +1,8 @@
 """Flips every bit of a store, one at a time, and reads everything: each read returns the original value, or an error that names the damage.
 
-The bits are those of the file of a closed store, of the WAL and the seen file of a killed one, and of every stored frame (record bodies, chunks,
+The bits are those of the file of a closed store, of the WAL and the rollback guard of a killed one, and of every stored frame (record bodies, chunks,
 messages, added bases) as a backend returns it. `bench` defines the reads and how each result counts. SQLite does not report a WAL that ends
-early; the seen file detects it.
+early; the rollback guard detects it.
 """
 
 from __future__ import annotations

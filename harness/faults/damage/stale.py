@@ -1,6 +1,6 @@
 """Puts single pages of older copies back into a store: a disk that lost a write, or an incomplete restore.
 
-Every page of the file, from every copy in which it was different, one at a time. The store has no seen file, so only the content of the
+Every page of the file, from every copy in which it was different, one at a time. The store has no rollback guard, so only the content of the
 file can show the damage. Then everything is read, runs are resumed and saved, gates are answered and ids used again, each in a newly opened store.
 Each result is the newest one or an error. A listing may lack a row if `verify` reports it; a row that it shows is the newest.
 """

@@ -1,6 +1,6 @@
 """EIO and ENOSPC at every file call, once and permanently, also after half of a write; EIO at every read.
 
-A child process works under the fault as long as it can. Each call works, or raises an error of Everstep whose `written` is true. When the disk works
+A child process works under the fault as long as it can. Each call works, or raises an error of Everstep whose `written` is correct. When the disk works
 again, the same process continues, through the same handle or, if that reports that it is closed, a new one. Then a second
 child checks the store as after a kill. At the other half of the points the child ends at its first error.
 """

@@ -23,10 +23,10 @@ from everstep.runtime import workflow as flows
 from everstep.runtime.child import child_id
 from everstep.runtime.driving_store import Host
 from everstep.runtime.engine import owner
+from everstep.runtime.engine.attempt import Attempt
 from everstep.runtime.engine.context import Frame, frame
-from everstep.runtime.engine.journal_writer import TROUBLE
+from everstep.runtime.engine.store_trouble import TROUBLE
 from everstep.runtime.outcome import Outcome
-from everstep.runtime.run import Run
 from everstep.store.query import check_text, to_meta
 from everstep.store.refs import find_run
 from everstep.store.views import when
@@ -91,7 +91,7 @@ class Enqueued(Shape, frozen=True):
 def _workflow_here() -> Frame | None:
     """Where the calling code is in a workflow, if it is in one and not inside of a step, which cannot be left halfway."""
     here = frame.get()
-    return here if here is not None and here.ticket is None and isinstance(here.run, Run) and here.run._mode.workflow else None
+    return here if here is not None and here.ticket is None and isinstance(here.run, Attempt) and here.run.options.workflow else None
 
 
 class Order(Shape, frozen=True):
@@ -122,7 +122,7 @@ def enqueue(
         leave(store, order, run := new_id() if id is None else check_id(id), connection)
         return Enqueued(run, task.queue, True, store)
     here = owner.place()
-    if here is not None and here.ticket is None and isinstance(here.run, Run):
+    if here is not None and here.ticket is None and isinstance(here.run, Attempt):
         return _as_step(store, order, id, here)
     return place(store, order, new_id() if id is None else check_id(id))
 
@@ -137,12 +137,12 @@ def _as_step(store: Host, order: Order, id: str | None, here: Frame) -> Enqueued
         try:
             made = place(store, order, child_id(inside.run.id, inside.ticket.address) if id is None else check_id(id))
         except TROUBLE as error:
-            if store is inside.run._store:
-                inside.run._met(error, step=True)
+            if store is inside.run.store:
+                inside.run.met(error, step=True)
             raise
         return made.id, made.new
 
-    run, new = here.run._called(f"enqueue:{order.name}", enqueue, (order.about["input_digest"],), {})
+    run, new = here.run.called(False, f"enqueue:{order.name}", enqueue, (order.about["input_digest"],), {})
     return Enqueued(run, order.task.queue, new, store)
 
 
@@ -200,7 +200,7 @@ def stored_input(store: Host, function: Any, args: tuple[Any, ...], kwargs: dict
         flow = flows.as_workflow(function)
         flows.refuse_misfit(flow, args, kwargs)
         return flows.as_stored(store, flow, args, kwargs)
-    return (args, kwargs) if store._mask is None else store._mask.call(lambda *_, **__: None, args, kwargs, function)
+    return (args, kwargs) if store.mask is None else store.mask.call(lambda *_, **__: None, args, kwargs, function)
 
 
 def check_queue(name: Any) -> str:

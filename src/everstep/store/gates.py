@@ -7,8 +7,8 @@ from typing import Any
 
 from everstep.backends.contract.core import Backend
 from everstep.codec.values import decode
-from everstep.fields import Shape
-from everstep.records import Kind, Record, RunRow
+from everstep.fields import Shape, replace
+from everstep.records import Kind, Record, RunRow, Status
 from everstep.store.journal.entries import AnswerEntry, GateEntry, open_entry
 from everstep.store.journal.steps import name_of
 from everstep.store.load import checked_from
@@ -31,7 +31,7 @@ class Gate(Shape, frozen=True):
 
     @property
     def open(self) -> bool:
-        """Whether the run waits for an answer to it: it has none, and the program did not cancel it."""
+        """Whether the run waits for an answer to it: it has none, and neither the gate nor the run was cancelled."""
         return not self.answered and not self.cancelled
 
     @property
@@ -54,6 +54,8 @@ def list_gates(backend: Backend, row: RunRow) -> list[Gate]:
             found[address] = _asked(row, record, address, entry)
         elif isinstance(entry, AnswerEntry):
             found[address] = _answered(row, record, address, entry, found.get(address))
+    if row.status == Status.CANCELLED:
+        return [replace(gate, cancelled=True) if gate.open else gate for gate in found.values()]
     return list(found.values())
 
 

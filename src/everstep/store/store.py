@@ -67,8 +67,8 @@ class BaseStore:
         self.backend = whole(backend)
         self.framer = Framer(compression, level, threshold)
         self._checking = checking
-        self._retention, self._protect = retention, protect
-        self._redact(redaction)
+        self.retention, self.protect = retention, protect
+        self.set_redaction(redaction)
 
     @property
     def url(self) -> str:
@@ -167,7 +167,7 @@ class BaseStore:
         self._tell("before_fork", row.id, number=number)
         from everstep.store.travel import forks
 
-        made = forks.fork(self.backend, self.framer, row, number, id, edit, self._mask)
+        made = forks.fork(self.backend, self.framer, row, number, id, edit, self.mask)
         self._tell("after_fork", row.id, number=number, fork=made.id)
         return RunInfo.of(made)
 
@@ -258,7 +258,7 @@ class BaseStore:
         """What holds for a run (its own, else that of its workflow, else that of the store), or for the store."""
         from everstep.store.retention.policies import Policies
 
-        policies = Policies(self.backend, self._retention)
+        policies = Policies(self.backend, self.retention)
         found = policies.of_store() if run is None else policies.of(find_run(self.backend, run))
         return None if found is None else found.retention
 
@@ -266,7 +266,7 @@ class BaseStore:
         need(self.backend, Audit, Reclaim, Facts)
         from everstep.store.retention.cleanup import Cleaner
 
-        return Cleaner(self.backend, self.framer, self._retention, self._protect)
+        return Cleaner(self.backend, self.framer, self.retention, self.protect)
 
     def upgrades(self, all_checkpoints: bool = False) -> list[Upgrade]:
         """What a load would upgrade, leave unknown or refuse, over the whole store: a dry run of the types registered here."""
@@ -333,19 +333,19 @@ class BaseStore:
 
     def saver(self) -> Saver:
         saver = Saver(self.framer.wrap, self._checking)
-        if self._mask is None:
+        if self.mask is None:
             return saver
         from everstep.store.masking import MaskingSaver
 
-        return MaskingSaver(saver, self._mask)
+        return MaskingSaver(saver, self.mask)
 
-    def _redact(self, redaction: Redactor | None) -> None:
+    def set_redaction(self, redaction: Redactor | None) -> None:
         """Have values masked before they are stored, or no longer."""
-        self._mask: Mask | None = None
+        self.mask: Mask | None = None
         if redaction is not None:
             from everstep.store.masking import Mask
 
-            self._mask = Mask(redaction)
+            self.mask = Mask(redaction)
 
     def close(self) -> None:
         self.backend.close()

@@ -24,6 +24,7 @@ from weakref import WeakSet
 from everstep.backends.contract.core import MAX_SEQ, Commit, Committed, Done, Located, Manifest, Query
 from everstep.backends.contract.queues import Claim, Claimed, Depth, Place, Task
 from everstep.backends.contract.types import Census, Cut, Gathered
+from everstep.backends.group_commit import Request
 from everstep.backends.postgres import feed as feeds
 from everstep.backends.postgres import gather as gathering
 from everstep.backends.postgres import queues, upkeep
@@ -88,10 +89,12 @@ class PostgresBackend:
 
     def commit(self, commit: Commit, *others: Commit) -> Committed:
         self._check_open()
-        if not others:
-            return self._writer.commit(commit)
-        sql, bucket, commits = self._writer.sql, self._writer.bucket, (commit, *others)
-        done: Committed = self._writer.call(lambda connection, again: commit_all(connection, sql, bucket, commits, again))
+        done: Committed
+        if others:
+            sql, bucket, commits = self._writer.sql, self._writer.bucket, (commit, *others)
+            done = self._writer.call(lambda connection, again: commit_all(connection, sql, bucket, commits, again))
+        else:
+            done = self._writer.perform(Request(None, commit))
         return done
 
     def submit(self, commit: Commit, done: Done) -> None:
@@ -372,8 +375,8 @@ class PostgresBackend:
         self._closed = True
         for bell in self._bells:
             bell.stop()
-        self._claims.close(lambda *_: None)
-        self._writer.close(lambda connection, _: self._leases.forget(connection))
+        self._claims.close()
+        self._writer.close_after(lambda connection, _: self._leases.forget(connection))
         self._readers.close()
         self._lender.close()
 

@@ -26,6 +26,7 @@ import apsw
 from everstep.backends.contract.core import Commit, Committed, Done, Located, Manifest, Query
 from everstep.backends.contract.queues import Claim, Claimed, Depth, Place, Task
 from everstep.backends.contract.types import Census, Cut, Gathered
+from everstep.backends.group_commit import Request
 from everstep.backends.sqlite import health as sqlite_health
 from everstep.backends.sqlite import queues as sqlite_queues
 from everstep.backends.sqlite import upkeep
@@ -89,8 +90,8 @@ class SqliteBackend:
     def commit(self, commit: Commit, *others: Commit) -> Committed:
         if self._closed:
             self._check_open()
-        done: Committed = (
-            self._writer.call(Transaction.apply_all, (commit, *others)) if others else self._writer.call(Transaction.apply, commit)
+        done: Committed = self._writer.perform(
+            Request(Transaction.apply_all, (commit, *others)) if others else Request(Transaction.apply, commit)
         )
         return done
 

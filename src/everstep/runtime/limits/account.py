@@ -16,19 +16,20 @@ from typing import TYPE_CHECKING
 from everstep.runtime.limits.budget import Budget, Used
 
 if TYPE_CHECKING:
-    from everstep.runtime.engine.replay import Playback
+    from everstep.runtime.engine.replay import Replay
 
 
 class Account:
     """What a run may use and has used. `below` is what its children have used; of their seconds those in which the run did not drive them itself."""
 
     def __init__(
-        self, run: str, played: Playback, began: float, budget: Budget | None = None, timeout: float | None = None, caller: Account | None = None
+        self, run: str, played: Replay, began: float, budget: Budget | None = None, timeout: float | None = None, caller: Account | None = None
     ):  # fmt: skip
         self.run = run
         self.budget, self.timeout, self.caller = budget, timeout, caller
         self.limited: bool = budget is not None or (caller is not None and caller.limited)
         self.below = Used()
+        self.lost = 0.0  # seconds of killed attempts that only the journals of children show
         self.complete = False  # whether `below` has what children used before this attempt
         self._played = played
         self._began = began
@@ -73,7 +74,7 @@ class Account:
     def total(self) -> Used:
         """What the run and its children have used, with the steps that are running."""
         used, below = self._played.used, self.below
-        seconds = used.seconds + time.monotonic() - self._began + below.seconds
+        seconds = used.seconds + time.monotonic() - self._began + below.seconds + self.lost
         return Used(seconds, used.steps + below.steps + self._running, used.tokens + below.tokens, used.cost + below.cost)
 
     def know(self, child: str, used: Used) -> None:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from everstep.backends.contract.core import Commit, Committed
-    from everstep.runtime.steps.drive import Ticket
+    from everstep.runtime.steps.drive import Ways
+    from everstep.runtime.steps.ticket import Ticket
 
 
 class Work(Protocol):
@@ -40,11 +41,8 @@ class Inside(Protocol):
     def check(self, ticket: Ticket) -> None:
         """Refuse what makes no sense, before anything is written about the step."""
 
-    def attempt(self, ticket: Ticket) -> Any:
-        """Make one attempt; return its result, which is recorded."""
-
-    async def attempt_async(self, ticket: Ticket, handle: Any) -> Any:
-        """Make one attempt in a task."""
+    async def attempt(self, ticket: Ticket, ways: Ways) -> Any:
+        """Make one attempt, in a thread or in a task; return its result, which is recorded."""
 
     def skip(self, ticket: Ticket) -> None:
         """Have no earlier attempt take effect any more: an operator skips the step."""

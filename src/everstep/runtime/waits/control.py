@@ -6,6 +6,7 @@ for a moment, so that the run says at once what became of it.
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from everstep.backends.contract.capability import need
@@ -30,12 +31,12 @@ from everstep.errors import (
 from everstep.records import CHILD, Kind, Letter, RunRow, Status
 from everstep.runtime import workflow
 from everstep.runtime.driving_store import Host
-from everstep.runtime.engine.ending import wake_caller
+from everstep.runtime.engine.finish import wake_caller
+from everstep.runtime.engine.letters import verified as verified_letter
 from everstep.runtime.engine.replay import taken_over
 from everstep.runtime.outcome import Outcome
-from everstep.runtime.waits import answer_schema as shapes
+from everstep.runtime.waits.answer_check import check
 from everstep.runtime.waits.answer_instances import plain_of
-from everstep.runtime.waits.gates import verified_letter
 from everstep.runtime.waits.wake_callers import tell
 from everstep.store.chain import Chain
 from everstep.store.gates import Gate, list_gates
@@ -59,11 +60,15 @@ def answer(store: Host, run_id: str, gate: str, value: Any, by: str | None, earl
             f"run {row.id!r} has not come to a gate {gate!r}; it waits at {', '.join(waiting)}",
             remedy="Check the name. To answer a gate that is still to come: store.answer(..., early=True).",
         )
+    if row.status == Status.CANCELLED and (found is None or not found.answered):
+        raise NotFound(f"run {row.id!r} is cancelled: no gate of it is open", remedy="A cancelled run can be forked: store.fork(run_id).")
     if found is not None and found.cancelled:
         raise AlreadyAnswered(
             f"the program cancelled gate {address!r} of run {row.id!r}: the answer was not recorded",
             remedy=f"To answer it after all, fork the run before the gate: store.resume({row.id!r}, from_step={address!r}).",
         )
+    if found is not None and found.answered and found.by == "timeout" and found.deadline is not None:
+        raise _too_late(row, address, found.deadline)
     if found is not None and found.answered:
         raise AlreadyAnswered(
             f"gate {address!r} of run {row.id!r} was answered with {found.answer!r:.100}", remedy=_other_answer(row, address)
@@ -72,20 +77,24 @@ def answer(store: Host, run_id: str, gate: str, value: Any, by: str | None, earl
         raise NotFound(f"run {row.id!r} is {row.status}: no gate of it is open")
     if found is not None and found.schema is not None:
         value = plain_of(value)
-    if store._mask is not None:
-        value = decode(encode(store._mask(value, "answer")))  # what is stored must fit, too: the run sees nothing else
-    fault = shapes.check(found.schema, value) if found is not None and found.schema is not None else None
+    if store.mask is not None:
+        value = decode(encode(store.mask(value, "answer")))  # what is stored must fit, too: the run sees nothing else
+    fault = check(found.schema, value) if found is not None and found.schema is not None else None
     if fault:
         raise BadAnswer(f"the answer to gate {address!r} of run {row.id!r} does not fit: {fault}")
     said = {"value": value, "by": check_text(by, "by")}
     now = clock.now_us()
     if found is not None and found.deadline is not None and now >= (to_us(found.deadline) or 0):
-        raise AnswerTooLate(
-            f"the deadline of gate {address!r} of run {row.id!r} passed at {iso(to_us(found.deadline) or 0)}: the answer was not recorded",
-            remedy=_other_answer(row, address).replace("The first answer stands.", "The outcome of the deadline holds."),
-        )
+        raise _too_late(row, address, found.deadline)
     if not post(store, row, f"answer:{address}", said, now, "answer", now):
         raise AlreadyAnswered(f"gate {address!r} of run {row.id!r} has its answer already", remedy=_other_answer(row, address))
+
+
+def _too_late(row: RunRow, address: str, deadline: datetime) -> AnswerTooLate:
+    return AnswerTooLate(
+        f"the deadline of gate {address!r} of run {row.id!r} passed at {iso(to_us(deadline) or 0)}: the answer was not recorded",
+        remedy=_other_answer(row, address).replace("The first answer stands.", "The outcome of the deadline holds."),
+    )
 
 
 def _other_answer(row: RunRow, address: str) -> str:
@@ -112,8 +121,8 @@ def _which(row: RunRow, asked: list[Gate], gate: str) -> tuple[str, Gate | None]
 
 
 def post(store: Host, row: RunRow, name: str, said: Any, due: int | None, what: str, at: int | None = None) -> bool:
-    if store._mask is not None:
-        said = store._mask(said, what)
+    if store.mask is not None:
+        said = store.mask(said, what)
     body = store.framer.wrap(encode(said, what))
     return store.backend.post(Letter.make(row.key, name, due, clock.now_us() if at is None else at, body), row.id)
 
@@ -151,8 +160,8 @@ def _stop(store: Host, run_id: str, name: str, reason: str | None, status: Statu
     row = find_run(store.backend, run_id)
     if name == "pause" and row.status in (*_OVER, Status.FAILED):
         raise IllegalTransition(row.id, row.status, status)
-    if store._mask is not None:
-        reason = store._mask.text(reason)
+    if store.mask is not None:
+        reason = store.mask.text(reason)
     post(store, row, name, check_text(reason, "reason"), None, "reason")
     for _, child in store.backend.runs(
         Query(parent=row.id)
@@ -220,7 +229,17 @@ def retry(store: Host, run_id: str, step: str) -> None:
             f"step {address} of run {row.id!r} has {status}; only one that failed can be tried again",
             remedy=f"To run it again, fork before it: store.resume({row.id!r}, from_step={address!r}).",
         )
-    post(store, row, f"again:{address}", None, None, "nothing")
+    parts = address.split("/")
+    around = ["/".join(parts[:count]) for count in range(1, len(parts))]
+    for outer in around:
+        if _newest(store, row, outer) == SUCCEEDED:
+            raise InvalidArgument(
+                f"step {address} of run {row.id!r} is inside {outer}, which has succeeded: it is not called any more",
+                remedy=f"To run it again, fork before it: store.resume({row.id!r}, from_step={address!r}).",
+            )
+    for failed in (*around, address):  # a step inside another one is called only if that runs again
+        if _newest(store, row, failed) == FAILED:
+            post(store, row, f"again:{failed}", None, None, "nothing")
 
 
 def _address(step: str) -> str:

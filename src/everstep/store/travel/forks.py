@@ -38,7 +38,8 @@ def fork_before(backend: Backend, framer: Framer, row: RunRow, address: str, id:
     if not places:
         known = ", ".join(dict.fromkeys(str(r.note) for r in records if r.kind == Kind.STEP)) or "none"
         raise NotFound(f"run {row.id!r} has no recorded step {address!r}", remedy=f"Its steps are: {known[:500]}.")
-    first = places[0]
+    inside = f"{address}/"  # a step is recorded when it ends, after the steps inside it: to run again it needs them to do so, too
+    first = next(r.seq for r in records if r.seq == places[0] or (r.kind in _ENTRIES and r.note is not None and r.note.startswith(inside)))
     mark = load.prune_mark(backend, row)  # the code of the workflow rebuilds the state: an older one will do, or none
     saves = [r for r in records if r.kind == Kind.CHECKPOINT and r.seq < first and (mark is None or mark.has_state(r.number))]
     return _make(backend, framer, row, saves[-1] if saves else None, [r for r in records if r.seq < first], id, None)

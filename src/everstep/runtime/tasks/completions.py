@@ -5,7 +5,7 @@ it again:
 
 - A recorded end is handed out only when all ends recorded before it were handed out, and the program has had some turns of the event loop to react.
 - Something new (a step that runs, an answer that has come, a timer that has fired) ends only after everything recorded was handed out.
-- A wait that the program had cancelled stays pending until the program cancels it again.
+- A wait that the program had cancelled stays pending until the program cancels it again. An end that came after it had begun waits until it has.
 - A gate or a long timer suspends the run only when nothing else in the program can proceed.
 
 The journal may hold ends that changed code no longer asks for. The program gets a little time to ask for one, then it is passed over. All of this
@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from everstep.store.journal.entries import FAILED, RUNNING, AnswerEntry, Recorded, StepEntry
 
 if TYPE_CHECKING:
-    from everstep.runtime.engine.driver import Driver
+    from everstep.runtime.engine.attempt import Attempt
 
 TURNS = 8  # of the event loop, in which a program reacts to an end: tasks that wait for tasks need one each
 PATIENT_TURNS = 25  # in which it may ask for the next recorded end
@@ -39,13 +39,14 @@ GRACE = 5.0  # seconds beyond the recorded time, after which a wait that was can
 class Completions:
     """Hands out the ends of one attempt at an async run."""
 
-    def __init__(self, run: Driver):
+    def __init__(self, run: Attempt):
         self._run = run
         self._loop = asyncio.get_running_loop()
         self._ready: Any = getattr(
             self._loop, "_ready", (None,)
         )  # what the loop runs in its next turn; other loops than asyncio's don't tell
         self._order: list[tuple[int, str, Recorded[Any]]] | None = None
+        self._cancelled: list[tuple[int, str]] = []  # when each step that the program had cancelled began; the earliest is the last
         self._next = 0
         self._given = 0
         self._waiting: list[tuple[float, int, asyncio.Future[None]]] = []
@@ -70,11 +71,15 @@ class Completions:
         return self._over or self.replaying
 
     def is_next(self, seq: int) -> bool:
-        """Whether a recorded end can be handed out at once: no other task could see it too early."""
+        """Whether a recorded end can be handed out at once: no other task could see it too early, and none is about to run.
+
+        Live, the step took time in which tasks that had been created began. Without that turn, a program that cancels such a task after the step
+        would find that it had never begun, and take another way than it had recorded.
+        """
         order = self._recorded_ends()
         if self._next >= len(order) or seq < order[self._next][0]:
             return True
-        if order[self._next][0] != seq or self._run._branches.several:
+        if order[self._next][0] != seq or self._run.branches.several or self._ready or self._cancelled:
             return False
         self._next += 1
         return True
@@ -85,13 +90,21 @@ class Completions:
             await self._turn(seq)
 
     async def new(self) -> None:
-        """Return when everything recorded was handed out: something new begins. Never, if the program has ended."""
-        if self._over or self.replaying:
+        """Return when everything recorded was handed out, and tasks that were about to run have: something new begins that may end at once.
+
+        Never, if the program has ended.
+        """
+        if self._over or self._ready or self.replaying:
             await self._turn(inf)
 
     async def ended(self, seq: int) -> None:
         """Return when it is the turn of something new, which was recorded in this place: one at a time, so that a replay can give the same order."""
-        if self._run._branches.several:
+        if self._run.branches.several:
+            await self._turn(seq)
+
+    async def saved(self, seq: int) -> None:
+        """Return when it is the turn of a checkpoint: the program waited for it, so other tasks ran and ended before it."""
+        if self._run.branches.several or self._ready:
             await self._turn(seq)
 
     def program_ended(self) -> None:
@@ -112,7 +125,7 @@ class Completions:
             await asyncio.sleep(seconds * 1.5 + GRACE)
         finally:
             self._doomed -= 1
-        raise self._run._diverge(address, "a wait that the program cancelled", "a wait that it does not cancel")
+        raise self._run.diverge(address, "a wait that the program cancelled", "a wait that it does not cancel")
 
     @contextmanager
     def parked(self, address: str) -> Iterator[None]:
@@ -142,19 +155,22 @@ class Completions:
         return True
 
     def _activity(self) -> tuple[int, int]:
-        return self._run._branches.asks, self._given
+        return self._run.branches.asks, self._given
 
     def _is_busy(self) -> bool:
         if self._waiting or self._pending or self._doomed:
             return True
-        return any(not any(parked.startswith(f"{step}/") for parked in self._parked) for step in self._run._flight)
+        return any(not any(parked.startswith(f"{step}/") for parked in self._parked) for step in self._run.steps.flight)
 
     def _recorded_ends(self) -> list[tuple[int, str, Recorded[Any]]]:
         order = self._order
         if order is None:
-            played = self._run._played
+            played = self._run.replay
             found: list[tuple[str, Recorded[Any]]] = [*played.entries.items(), *played.answers.items(), *played.fired.items()]
             order = self._order = sorted((one.record.seq, address, one) for address, one in found)
+            self._cancelled = sorted(
+                ((one.entry.started, address) for _, address, one in order if self._was_cancelled(address, one)), reverse=True
+            )
         while self._next < len(order) and not self._is_end(order[self._next][1], order[self._next][2]):
             self._next += 1
         return order
@@ -170,9 +186,23 @@ class Completions:
             return False
         return "/" not in address or not self._inside_finished(address)
 
+    def _was_cancelled(self, address: str, found: Recorded[Any]) -> bool:
+        entry = found.entry
+        if not isinstance(entry, StepEntry) or not entry.flags.get("cancelled"):
+            return False
+        return "/" not in address or not self._inside_finished(address)
+
+    def _still_to_begin(self, end: Recorded[Any]) -> str | None:
+        """A step that had begun before this end and was cancelled after it: the program has to ask for it first, or it would cancel something else."""
+        while self._cancelled and self._cancelled[-1][0] < end.record.at:
+            if self._cancelled[-1][1] not in self._run.replay.requested:
+                return self._cancelled[-1][1]
+            self._cancelled.pop()
+        return None
+
     def _inside_finished(self, address: str) -> bool:
         parts = address.split("/")
-        around = (self._run._played.entries.get("/".join(parts[:n])) for n in range(1, len(parts)))
+        around = (self._run.replay.entries.get("/".join(parts[:n])) for n in range(1, len(parts)))
         return any(one is not None and one.entry.status != RUNNING and not one.entry.flags.get("next") for one in around)
 
     async def _turn(self, seq: float) -> None:
@@ -200,7 +230,12 @@ class Completions:
             return
         order = self._recorded_ends()
         expected = order[self._next][0] if self._next < len(order) else inf
-        if waiting[0][0] <= expected:
+        early = self._still_to_begin(order[self._next][2]) if self._cancelled and waiting[0][0] == expected != inf else None
+        if early is not None:
+            if not self._still_patient(early):
+                self._cancelled.pop()
+                self._missing = 0
+        elif waiting[0][0] <= expected:
             self._hand_out(expected)
         elif not self._still_patient(order[self._next][1]):
             self._next += 1
@@ -224,7 +259,7 @@ class Completions:
         if self._missing < PATIENT_TURNS:
             return True
         now = time.monotonic()
-        if self._missing == PATIENT_TURNS or address in self._run._flight:  # a replay that validates runs it now
+        if self._missing == PATIENT_TURNS or address in self._run.steps.flight:  # a replay that validates runs it now
             self._since = now
         waited = now - self._since
         if waited < PATIENCE and waited < self._patience:
