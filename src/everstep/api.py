@@ -357,6 +357,19 @@ class Store(Host):
             return lambda f: self.on(event, f, priority=priority, timeout=timeout)
         return self.hook_registry.add(event, function, priority=priority, timeout=timeout)
 
+    def observe(self, observer: Any) -> Any:
+        """Have an object's `begin(span)` and `end(span)` called, in the same thread or task, when an attempt, a step, the commit of a
+        checkpoint or a wait at a gate begins and ends; gives the observer. For metrics and tracing: keep it fast, a run waits for it.
+
+        What it raises is reported once, by a warning, and does not reach the run.
+        """
+        self.observers.add(observer)
+        return observer
+
+    def unobserve(self, observer: Any) -> None:
+        """Call an observer no more."""
+        self.observers.remove(observer)
+
     def hooks(self) -> list[Any]:
         """All hooks, with their statistics."""
         return self.hook_registry.registered()

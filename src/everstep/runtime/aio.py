@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from everstep.runtime.engine import abandoned, finish, opening, owner
 from everstep.runtime.limits import signals
-from everstep.runtime.run import Run, attempt_of, exit_process, options_of, tickets_of
+from everstep.runtime.run import Run, attempt_of, exit_process, leave_attempt, options_of, tickets_of
 from everstep.runtime.steps.call import begin
 from everstep.runtime.steps.options import ABSENT
 from everstep.runtime.tasks import parking
@@ -71,6 +71,7 @@ class AsyncRun:
         run.branches = Branches(run.task)
         owner.enter(run.root)
         signals.watch(run)
+        run.begin_span()
         return made
 
     @staticmethod
@@ -85,7 +86,7 @@ class AsyncRun:
         run.leaving()
         error = signals.told(run, problem[1])
         if _get_running_loop() is None:  # a coroutine that was collected after its loop had ended
-            abandoned.leave(run, error, finish.leave)
+            abandoned.leave(run, error, leave_attempt)
             owner.leave(run.root)
             return
         leaving = offload(finish.leave, run, error)
@@ -98,6 +99,7 @@ class AsyncRun:
             completions.end()
             owner.leave(run.root)
             signals.unwatch(run)
+            run.end_span(error)
         exit_process(run, error)
 
     def __getattr__(self, name: str) -> Any:
@@ -121,9 +123,13 @@ class AsyncRun:
             await self._tasks.completions.saved(run.saves.found_at)
             return done
         run.writer.lock.check()
-        run.fire("before_checkpoint", kind="manual")
-        commit = await self._tasks.commit(lambda: run.writer.prepare(note, tags, meta, state, run.saves.header("manual", None, False)))
-        made = run.saves.made(commit)
+        span = run.saves.announce("manual")
+        try:
+            commit = await self._tasks.commit(lambda: run.writer.prepare(note, tags, meta, state, run.saves.header("manual", None, False)))
+        except BaseException as error:
+            run.saves.not_made(span, error)
+            raise
+        made = run.saves.made(commit, span)
         if run.options.workflow:
             await self._tasks.completions.saved(commit.run.head_seq)
         return made
@@ -168,6 +174,11 @@ class AsyncRun:
     async def flush(self) -> None:
         """Return when all that was recorded up to now is durable; see `Run.flush`."""
         await self._tasks.flush()
+
+
+def plain_store(store: Any) -> Any:
+    """The store that an async one is a face of; any other as it is."""
+    return store._store if isinstance(store, AsyncStore) else store
 
 
 class AsyncStore:

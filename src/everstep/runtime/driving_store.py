@@ -15,6 +15,7 @@ from everstep.runtime.engine.leases import TTL_SECONDS, Keeper
 from everstep.runtime.hooks import Hooks
 from everstep.runtime.limits import signals
 from everstep.runtime.limits.policy import Policy, manual
+from everstep.runtime.observe import Observers
 from everstep.store.store import BaseStore
 from everstep.store.views import when
 from everstep.threads.guard import refuse_inside
@@ -52,6 +53,7 @@ class Host(BaseStore):
         super().__init__(backend, **options)
         self.keeper = Keeper(self, lease_seconds)
         self.hook_registry = Hooks()
+        self.observers = Observers()
 
     def follow(self, run: Attempt) -> None:
         """Have a run that chose no policy hear of it when that of the store changes."""

@@ -107,7 +107,7 @@ class Run:
         if done is not None:
             return done
         writer.lock.check()
-        run.fire("before_checkpoint", kind="manual")
+        span = saves.announce("manual")
         writer.refuse_second_saver()
         commit = None
         with writer.lock:  # as `writer.commit` does, written out: this is the way that a program waits for
@@ -117,9 +117,10 @@ class Run:
                 writer.make_durable(commit)
             except BaseException as error:
                 writer.take_back(commit, before, error)
+                saves.not_made(span, error)
                 run.met(error)
                 raise
-        return saves.made(commit)
+        return saves.made(commit, span)
 
     def step(
         self, name: str | Callable[..., Any] = ABSENT, function: Any = ABSENT, /, *args: Any, key: Any = None, retry: Any = None,
@@ -245,6 +246,7 @@ class Run:
         opening.open_attempt(run)
         owner.enter(run.root)
         signals.watch(run)
+        run.begin_span()
         return self
 
     def _renew(self) -> Attempt:
@@ -261,11 +263,11 @@ class Run:
         run.leaving()
         error = signals.told(run, error)
         if inside():  # a generator that was collected in the middle of a save
-            abandoned.leave(run, error, finish.leave)
+            abandoned.leave(run, error, leave_attempt)
             owner.leave(run.root)
             return
         try:
-            finish.leave(run, error)
+            leave_attempt(run, error)
         finally:
             owner.leave(run.root)
         exit_process(run, error)
@@ -276,7 +278,7 @@ class Run:
         if run is not None and run.saver is not None and run.phase is OPEN and not run.dry:
             run.leaving()
             run.root.left = True
-            abandoned.leave(run, GeneratorExit(), finish.leave)
+            abandoned.leave(run, GeneratorExit(), leave_attempt)
 
     async def __aenter__(self) -> Any:
         from everstep.runtime.aio import AsyncRun
@@ -289,14 +291,23 @@ class Run:
         await AsyncRun.leave(self._attempt, *problem)
 
 
-def attempt_of(run: Run) -> Attempt:
-    """What a handle has open, for parts of Everstep that work below its public methods."""
-    return run._attempt
+def leave_attempt(run: Attempt, error: BaseException | None) -> None:
+    """Record how an attempt ended, close it, and tell observers."""
+    try:
+        finish.leave(run, error)
+    finally:
+        run.end_span(error)
 
 
-def renewed(run: Run) -> Attempt:
-    """The same, for one that is about to be opened."""
-    return run._renew()
+def attempt_of(run: Any) -> Attempt:
+    """What a handle, also an async one, has open, for parts of Everstep that work below its public methods."""
+    attempt: Attempt = run._attempt
+    return attempt
+
+
+def attempt_if_recorded(run: Any) -> Attempt | None:
+    """The same; None for a run that is switched off."""
+    return getattr(run, "_attempt", None)
 
 
 def tickets_of(run: Attempt, function: Callable[..., Any], items: Iterable[Any], concurrency: int) -> list[Ticket]:

@@ -42,6 +42,7 @@ from everstep.runtime.engine.store_trouble import TROUBLE, trouble_in
 from everstep.runtime.limits import signals
 from everstep.runtime.limits.account import Account
 from everstep.runtime.limits.policy import Policy, manual
+from everstep.runtime.observe import Span
 from everstep.runtime.report import Report
 from everstep.runtime.steps.call import begin, call
 from everstep.runtime.steps.lookup import end_turn
@@ -89,6 +90,7 @@ class Attempt:
         self.given = given
         self.options = options
         self.durability = check_durability(durability)
+        self.observers = store.observers
         self.replays = options.workflow  # its program is run again from its beginning, so that an attempt can be given up at any call
         self.dry = options.replay == "validate"
         self.mask = store.mask  # a run that is open keeps what it was opened with
@@ -120,6 +122,7 @@ class Attempt:
         self.stopped_in: set[str] = set()  # the paths of the steps around the calls that heard of it
         self.diverged: NonDeterminism | None = None
         self.unsure = False
+        self.span: Span | None = None  # what observers know of this attempt
         self.buried = 0  # after how many deaths it was given up, when it was opened
         self.result: Any = None  # of a workflow that has returned
         self.returned: tuple[int, bytes | None, list[tuple[bytes, bytes]]] = (0, None, [])  # the same, as it is stored
@@ -336,6 +339,19 @@ class Attempt:
         if self.options.hooks.wanted(name):
             run = row.id if row is not None else self.name
             self.options.hooks.fire(name, Event(name, run, when(clock.now_us()), data))
+
+    def begin_span(self) -> None:
+        """Tell observers that the attempt begins, in the thread or task of the program."""
+        if self.observers.active:
+            self.span = self.observers.begin("attempt", self.id, self.id, self.report.attempt)
+
+    def end_span(self, error: BaseException | None) -> None:
+        """Tell them that it has ended."""
+        span, self.span = self.span, None
+        if span is not None:
+            used = self.replay.used
+            span.tokens, span.cost = used.tokens, used.cost
+            self.observers.end(span, str(self.row.status) if self.row is not None else None, error)
 
     def error_body(self, error: BaseException) -> dict[str, Any]:
         """What is kept of an error in this store."""

@@ -91,12 +91,17 @@ def _end(run: Attempt, error: BaseException | None) -> None:
     built = _announce(run, ending)
     with run.writer.lock:  # a task that was left behind writes before this, or not at all
         _add_loose(run, ending)
+        began = time.monotonic()
         made = end(run, ending, built)
         for call in run.at_end:
             call()
         run.saver = None
     tell_caller(run, ending)  # once more: a caller that looked between the two found the run open
     if made is not None:
+        if run.observers.active:  # only now it is known that there is one
+            span = run.observers.begin("checkpoint", run.id, str(made.number), kind=ending.kind)
+            span.started = began
+            run.observers.end(span)
         run.fire("after_checkpoint", checkpoint=made)
 
 

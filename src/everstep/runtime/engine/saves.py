@@ -23,6 +23,7 @@ from everstep.store.views import Checkpoint, asked_for
 if TYPE_CHECKING:
     from everstep.runtime.engine.attempt import Attempt
     from everstep.runtime.engine.replay import Replay
+    from everstep.runtime.observe import Span
     from everstep.runtime.steps.ticket import Ticket
 
 MOST_NAMES = 32
@@ -62,7 +63,7 @@ class Saves:
         if trigger is None:
             return None
         kind = "error" if error else "post_step" if trigger in ("on step", "on post_step") else "automatic"
-        attempt.fire("before_checkpoint", kind=kind)
+        ticket.saving = self.announce(kind)
         return kind, trigger
 
     def before_step(self) -> None:
@@ -88,9 +89,26 @@ class Saves:
 
     def save(self, kind: str, trigger: str, safe: bool = False) -> None:
         """Make a checkpoint that the program did not ask for, in this thread."""
+        span = self.announce(kind)
+        try:
+            commit = self._attempt.writer.commit(lambda: self.built(kind, trigger, safe))
+        except BaseException as error:
+            self.not_made(span, error)
+            raise
+        self.made(commit, span)
+
+    def announce(self, kind: str) -> Span | None:
+        """Tell hooks and observers that a checkpoint is about to be made."""
         attempt = self._attempt
         attempt.fire("before_checkpoint", kind=kind)
-        self.made(attempt.writer.commit(lambda: self.built(kind, trigger, safe)))
+        if not attempt.observers.active:
+            return None
+        return attempt.observers.begin("checkpoint", attempt.id, str(attempt.live()[0].checkpoints + 1), kind=kind)
+
+    def not_made(self, span: Span | None, error: BaseException) -> None:
+        """Tell observers that the checkpoint was not made."""
+        if span is not None:
+            self._attempt.observers.end(span, error=error)
 
     def built(self, kind: str, trigger: str | None, safe: bool = False) -> Commit:
         """The commit of such a checkpoint."""
@@ -117,8 +135,10 @@ class Saves:
                 header[name] = value
         return header
 
-    def made(self, commit: Commit) -> Checkpoint:
+    def made(self, commit: Commit, span: Span | None = None) -> Checkpoint:
         """A checkpoint was saved: what follows from that."""
+        if span is not None:
+            self._attempt.observers.end(span)
         record: Record = next(r for r in commit.records if r.kind == _CHECKPOINT)
         self.steps_since = 0
         self.saved_at = time.monotonic()

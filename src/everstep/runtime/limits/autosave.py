@@ -78,15 +78,16 @@ class Ticker:
             return
         if self._stopped:
             return
-        run.fire("before_checkpoint", kind="automatic")
+        span = run.saves.announce("automatic")
         with run.writer.lock:
             try:
                 commit = self._commit(copy)
             except EverstepError as error:
                 self.failure = error  # best effort: the next commit of the run meets the same trouble and reports it
                 run.saves.saved_at = time.monotonic()
+                run.saves.not_made(span, error)
                 return
-        run.saves.made(commit)
+        run.saves.made(commit, span)
 
     def _commit(self, copy: object) -> Commit:
         run = self._run

@@ -124,6 +124,8 @@ async def run_step(ticket: Ticket, ways: Ways) -> Ended:
                 return result, None
     except BaseException as stopped:
         ways.left(ticket, stopped)
+        if ticket.span is not None:
+            ticket.end_span(stopped)
         raise
     finally:
         error = None  # it knows this frame by its traceback

@@ -99,6 +99,7 @@ class _Begun:
                 await ways.ended(ticket, None)
         except BaseException as stopped:
             ways.left(ticket, stopped)
+            ticket.end_span(stopped)
             raise
         finally:
             _end(ticket)
@@ -117,6 +118,7 @@ class _Begun:
         except BaseException as stopped:
             delay = None
             ways.left(ticket, stopped)
+            ticket.end_span(stopped)
             raise
         finally:
             if delay is None:

@@ -281,9 +281,12 @@ def after_step(ticket: Ticket, error: Exception | None, commit: Commit) -> None:
     if ticket.options.key is not None or "/" in ticket.address:
         run.steps.remember(ticket, commit)
     if commit.run.checkpoints != (commit.was.checkpoints if commit.was else 0):
-        run.saves.made(commit)
+        saving, ticket.saving = ticket.saving, None
+        run.saves.made(commit, saving)
     else:
         run.letters.look_after_commit()
+    if ticket.span is not None:
+        ticket.end_span(error)
     hooks = run.options.hooks
     if hooks.wanted("after_step") or (error is not None and hooks.wanted("error")):
         status = "failed" if error else "succeeded"

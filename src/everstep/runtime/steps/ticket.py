@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future  # imports logging, which takes longer than all of this
 
     from everstep.runtime.engine.attempt import Attempt
+    from everstep.runtime.observe import Span
     from everstep.runtime.steps.inside import Work
 
 
@@ -88,7 +89,9 @@ class Ticket:
         "over",
         "reserved",
         "run",
+        "saving",
         "seq",
+        "span",
         "started",
         "tokens",
         "tried",
@@ -123,6 +126,8 @@ class Ticket:
         self.inner: list[str] = []  # the steps inside of it that have ended, which its next attempt asks for again
         self.work: Work | None = None  # the transaction of this attempt
         self.reserved = False  # it has its place in the budget
+        self.span: Span | None = None  # what observers know of this attempt at it
+        self.saving: Span | None = None  # and of the checkpoint that goes with its end
         self.seq = 0  # the place of its end in the journal
         self.over: str | None = None  # or the budget that had none
 
@@ -148,7 +153,20 @@ class Ticket:
     def begin(self) -> None:
         """An attempt at it begins now."""
         self.started, self.tokens, self.cost = clock.now_us(), 0, 0.0
-        self.run.steps.flight[self.address] = self
+        run = self.run
+        run.steps.flight[self.address] = self
+        if run.observers.active:
+            self.span = run.observers.begin("step", run.id, self.address, self.attempt, self.kind)
+
+    def end_span(self, error: BaseException | None) -> None:
+        """Tell observers that the attempt has ended, and that the checkpoint which was to go with it was not made."""
+        span, self.span = self.span, None
+        saving, self.saving = self.saving, None
+        if saving is not None and error is not None:
+            self.run.saves.not_made(saving, error)
+        if span is not None:
+            span.tokens, span.cost = self.tokens, self.cost
+            self.run.observers.end(span, error=error)
 
     def undo(self, error: BaseException) -> None:
         """Roll back the transaction, if there is one. After a timeout, or in a task that was cancelled, a thread may still be at it."""

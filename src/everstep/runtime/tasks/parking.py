@@ -28,7 +28,13 @@ async def ask(tasks: TaskWriter, name: str, question: str | None, on_pass: Any =
     """Wait for a decision from outside; see `everstep.gate`. Its functions may be async."""
     run = tasks.run
     asked = gates.question_of(run, name, question, **options)
-    value = await _decide(tasks, run, asked)
+    span = gates.begin_span(run, asked)
+    try:
+        value = await _decide(tasks, run, asked)
+    except BaseException as error:
+        gates.end_span(run, span, error)
+        raise
+    gates.end_span(run, span, None)
     picked = gates.chosen(run, asked, value, on_pass, on_fail)
     return await picked if inspect.isawaitable(picked) else picked
 

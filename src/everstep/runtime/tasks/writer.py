@@ -166,7 +166,8 @@ class TaskWriter:
         due = saves.due(ticket, None)
         after_step(ticket, None, commit)
         if due is not None:
-            saves.made(await self.commit(lambda: saves.built(*due)))
+            saving, ticket.saving = ticket.saving, None
+            saves.made(await self.commit(lambda: saves.built(*due)), saving)
 
     async def write_entries(self) -> int:
         """Make what was put up durable, without a checkpoint; gives its place in the journal."""

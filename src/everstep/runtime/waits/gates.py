@@ -28,6 +28,7 @@ from everstep.store.journal.entries import AnswerEntry, EventEntry, GateEntry, p
 
 if TYPE_CHECKING:
     from everstep.runtime.engine.attempt import Attempt
+    from everstep.runtime.observe import Span
     from everstep.runtime.steps.ticket import Ticket
 
 NONE: Any = type("NoDefault", (), {"__repr__": lambda self: "<none>"})()
@@ -73,7 +74,26 @@ class Question(Shape):
 
 def ask(run: Attempt, name: str, question: str | None = None, *, on_pass: Any = None, on_fail: Any = None, **options: Any) -> Any:
     asked = question_of(run, name, question, **options)
-    return chosen(run, asked, decide(run, asked), on_pass, on_fail)
+    span = begin_span(run, asked)
+    try:
+        value = decide(run, asked)
+    except BaseException as error:
+        end_span(run, span, error)
+        raise
+    end_span(run, span, None)
+    return chosen(run, asked, value, on_pass, on_fail)
+
+
+def begin_span(run: Attempt, asked: Question) -> Span | None:
+    """Tell observers of a wait at a gate; not of one that is played back."""
+    if not run.observers.active or asked.address in run.replay.answers:
+        return None
+    return run.observers.begin("gate", run.id, asked.address)
+
+
+def end_span(run: Attempt, span: Span | None, error: BaseException | None) -> None:
+    if span is not None:
+        run.observers.end(span, error=error)
 
 
 def question_of(
