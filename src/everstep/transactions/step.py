@@ -18,7 +18,8 @@ from urllib.parse import unquote
 
 from ormsgpack import packb, unpackb
 
-from everstep.backends.contract.core import Commit
+from everstep.backends.contract.capability import has
+from everstep.backends.contract.core import Commit, Committed
 from everstep.backends.contract.transactions import Ledger, Session, Transaction, Transactional, Undone
 from everstep.clock import clock
 from everstep.codec.frame import unwrap
@@ -85,10 +86,10 @@ class InStore:
     def keep(self, ticket: Ticket) -> None:
         """Nothing is to be written before the commit."""
 
-    def commit(self, commit: Commit) -> None:
+    def commit(self, commit: Commit) -> Committed:
         transaction, self._transaction = self._transaction, None
         assert transaction is not None
-        transaction.commit(commit)
+        return transaction.commit(commit)
 
     def recorded(self, ticket: Ticket) -> None:
         """Nothing is left to be done after it."""
@@ -122,7 +123,7 @@ class Beside:
             self._ledger.done.extend(done)
             raise
 
-    def commit(self, commit: Commit) -> None:
+    def commit(self, commit: Commit) -> Committed:
         raise NotImplementedError  # the record is committed where all others are
 
     def recorded(self, ticket: Ticket) -> None:
@@ -159,7 +160,7 @@ def check(ticket: Ticket) -> None:
             f"transactional step {ticket.address} is called inside transactional step {outer}",
             remedy="Call it after that one, or make it a plain function that is given the connection.",
         )
-    if place is True and not isinstance(ticket.run.store.backend, Transactional):
+    if place is True and not has(ticket.run.store.backend, Transactional):
         raise InvalidArgument(f"the store {url} cannot hold tables of yours", remedy=_WHERE)
     if place is not True:
         _refuse_store(url, place)

@@ -12,10 +12,10 @@ from typing import Any
 
 import apsw
 
-from everstep.backends.contract.core import MAX_SEQ, Query
-from everstep.backends.query_semantics import wanted_scalar
-from everstep.backends.sqlite.reader import SQL, find
-from everstep.backends.sqlite.rows import newest_run, record_from
+from everstep.backends.contract.core import MAX_SEQ, Located, Query
+from everstep.backends.contract.query_semantics import wanted_scalar
+from everstep.backends.sqlite.reader import SQL, find, in_order
+from everstep.backends.sqlite.rows import base_from, newest_run, pruned_from, record_from
 from everstep.errors import Damaged
 from everstep.fields import Shape
 from everstep.records import Kind, Record, RunRow
@@ -198,6 +198,26 @@ def _range(cursor: apsw.Cursor, pk: int, query: Query) -> tuple[int, int]:
     if query.oldest_first:
         return _first_with(rows, low, top, query.after + 1), high
     return low, _first_with(rows, low, top, query.after) - 1
+
+
+def find_checkpoint(cursor: apsw.Cursor, run: str, number: int, upto: int | None) -> Located | None:
+    """Where a checkpoint of a run stands; with `upto`, also the records that its state is made of."""
+    pk, head = cursor.execute(SQL["pk_and_head"], (run,)).fetchone() or (None, None)
+    if type(pk) is not int or type(head) is not int or not 0 < head <= MAX_SEQ:
+        return None
+    seq = locate(lambda name, values: cursor.execute(SQL[name], values).fetchall(), pk, head, number)
+    if seq is None:
+        return None
+    place, top = pk << 31, pk << 31 | min(seq + 1, head)
+    (base,) = cursor.execute(SQL["base_before"], (place, top, number)).fetchone() or (0,)
+    mark = cursor.execute(SQL["pruned"], (pk,)).fetchone()
+    added = None if mark is None else cursor.execute(SQL["base_upto"], (pk, number)).fetchone()
+    found = Located(seq, base & MAX_SEQ, mark and pruned_from(run, mark), added and base_from(run, added))
+    if upto is None:
+        return found
+    first, last = found.first, min(found.last(upto), MAX_SEQ)
+    records = [record_from(run, values) for values in cursor.execute(SQL["records"], (place | first, place | last))]
+    return found._replace(records=in_order(run, records, first, last))
 
 
 def locate(rows: Rows, pk: int, head: int, number: int) -> int | None:

@@ -17,10 +17,11 @@ import apsw
 
 from everstep.backends import sql_files
 from everstep.backends.columns import pack_tags
-from everstep.backends.contract.core import MAX_SEQ, Commit
+from everstep.backends.contract.core import MAX_SEQ, Commit, Committed
+from everstep.backends.contract.query_semantics import meta_scalars
 from everstep.backends.contract.queues import ENDED, Task, settled
-from everstep.backends.contract.upkeep import Cut
-from everstep.backends.query_semantics import meta_scalars
+from everstep.backends.contract.types import Cut
+from everstep.backends.sqlite.errors import Halfway
 from everstep.backends.sqlite.feed import FeedWriter
 from everstep.backends.sqlite.files.format import FORMAT
 from everstep.backends.sqlite.rows import (  # fmt: skip
@@ -34,8 +35,20 @@ from everstep.backends.sqlite.rows import (  # fmt: skip
     tombstone_values,
 )
 from everstep.clock import clock
-from everstep.errors import AlreadyQueued, Conflict, Damaged, DamagedRun, LimitExceeded, LostLease, NewerFormat, NotFound, RunExists
+from everstep.errors import (
+    AlreadyQueued,
+    Conflict,
+    Damaged,
+    DamagedRun,
+    EverstepError,
+    LimitExceeded,
+    LostLease,
+    NewerFormat,
+    NotFound,
+    RunExists,
+)
 from everstep.records import MODULUS, Kind, Letter, Record, RunRow, Tag, Tombstone
+from everstep.threads.guard import interrupts
 
 _SQL = sql_files.load("sqlite", "write")
 _READ = sql_files.load("sqlite", "read")
@@ -121,7 +134,19 @@ class Transaction:
         if self.connection.in_transaction:
             self._execute(_ROLLBACK)
 
-    def apply(self, commit: Commit) -> None:
+    def apply_all(self, commits: Sequence[Commit]) -> Committed:
+        """Commits of several runs. One that is refused after another was applied takes the whole transaction with it."""
+        found: list[int] = []
+        for commit in commits:
+            try:
+                found.append(self.apply(commit).waiting)
+            except EverstepError as refusal:
+                if not found or interrupts(refusal):
+                    raise
+                raise Halfway(refusal) from refusal
+        return Committed(found[0], tuple(found[1:]))
+
+    def apply(self, commit: Commit) -> Committed:
         """One commit of one run: move its head if it still is where the writer saw it, or create it."""
         run, was = commit.run, commit.was
         if run.head_seq > MAX_SEQ:
@@ -149,7 +174,7 @@ class Transaction:
         if commit.read or commit.letters or commit.task is not None or (was is not None and _may_move(run, was)):
             self.settle(pk, run)
         waiting = self._letters.get(pk)
-        commit.waiting = self._count_letters(pk) if waiting is None else waiting
+        return Committed(self._count_letters(pk) if waiting is None else waiting)
 
     def _gather(self, pk: int, commit: Commit) -> None:
         """What a commit brings besides the row of its run."""

@@ -306,12 +306,12 @@ def end(run: Attempt, ending: Ending, saved: Saved | None = None) -> Checkpoint 
         chain.status(ending.status, **ending.about)
     commit = run.letters.carry(chain.commit(worker=None, since=0, **ending.changes))
     commit.letters = [*commit.letters, *ending.letters]
-    run.store.backend.commit(commit)
+    waiting = run.store.backend.commit(commit).waiting
     run.writer.entries = []
     run.row = commit.run
-    if ending.status in _ENDED and (commit.waiting or _has_caller(run)):
+    if ending.status in _ENDED and (waiting or _has_caller(run)):
         tell(run.store.backend, run.store.framer, commit.run)
-    elif ending.status not in _ENDED and commit.waiting != _expected(run, commit):
+    elif ending.status not in _ENDED and waiting != _expected(run, commit):
         _obey_late(run)
     if unsaved is not None:
         raise unsaved

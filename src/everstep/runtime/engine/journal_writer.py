@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from everstep.backends.contract.core import Commit
+from everstep.backends.contract.core import Commit, Committed, Outcome, submit
 from everstep.codec.frame import unwrap
 from everstep.errors import (
     Conflict,
@@ -51,7 +51,8 @@ class JournalWriter:
         self.lock = Guard(RUN)  # commits of one run are built and handed over in one order
         self.entries: list[Entry] = []
         self.stale = False  # a checkpoint was made that the live state's account of its changes knows nothing of
-        self.heard: int | None = None  # how many letters there were when a commit on its way was made
+        self.heard: int | None = None  # how many letters there were after the newest commit that was made
+        self._heard_at = 0  # the place of that commit
         self._behind: deque[Commit] = deque()
         self._underway = Underway()
         self._user: int | None = None  # the thread that is building a checkpoint
@@ -125,13 +126,19 @@ class JournalWriter:
 
     def make_durable(self, commit: Commit) -> None:
         if self.is_sync:
-            self._store.backend.commit(commit)
+            self.hear(commit, self._store.backend.commit(commit))
         else:
             self.defer(commit)
 
+    def hear(self, commit: Commit, committed: Committed) -> None:
+        """Note how many letters there are after a commit. Answers of other threads may arrive late: the newest commit counts."""
+        if commit.run.head_seq >= self._heard_at:
+            self._heard_at, self.heard = commit.run.head_seq, committed.waiting
+
     def write_entries(self) -> None:
         """Make what was put up durable, without a checkpoint."""
-        self._attempt.letters.look_after(self.commit(self.note))
+        self.commit(self.note)
+        self._attempt.letters.look_after_commit()
 
     def flush(self) -> None:
         """Return when all that was put up is durable; raise if something could not be made so."""
@@ -163,18 +170,18 @@ class JournalWriter:
         sent = object()
         try:
             self._underway.sent(sent)
-            self._store.backend.submit(commit, lambda error: self._settle(commit, sent, error))
+            submit(self._store.backend, commit, lambda outcome: self._settle(commit, sent, outcome))
         except BaseException as error:
             self._underway.settled(sent)  # nobody else will
             self._settle(commit, sent, error)
             raise
 
-    def _settle(self, commit: Commit, sent: object, error: BaseException | None) -> None:
+    def _settle(self, commit: Commit, sent: object, outcome: Outcome) -> None:
         """Once, or again if there was no memory: what failed is known before it is taken for settled."""
-        if error is None:
-            self.heard = commit.waiting
+        if not isinstance(outcome, BaseException):
+            self.hear(commit, outcome)
         elif self._attempt.failure is None:
-            self._attempt.broken_by(error if isinstance(error, EverstepError) else EverstepError(str(error), written="unknown"))
+            self._attempt.broken_by(outcome if isinstance(outcome, EverstepError) else EverstepError(str(outcome), written="unknown"))
         self._underway.settled(sent)
 
     def catch_up(self) -> None:
@@ -184,13 +191,12 @@ class JournalWriter:
         if self._behind:
             joined = _joined(self._behind)
             try:
-                self._store.backend.commit(joined)
+                self.hear(joined, self._store.backend.commit(joined))
             except BaseException as error:
                 if _is_answer(error) or not self._happened(joined):
                     attempt.met(error)
                     raise
             self._behind.clear()
-            self.heard = joined.waiting
         self._underway.wait(0)
         attempt.refuse_broken()
 

@@ -72,10 +72,9 @@ class Letters:
         self.read = [name for name in self.read if name != letter.name]
         self.waiting[letter.name] = letter
 
-    def look_after(self, commit: Commit) -> None:
+    def look_after_commit(self) -> None:
         """Look, if there are more or fewer letters than at the last look. A commit that is on its way cannot tell: the last one that was made does."""
-        writer = self._attempt.writer
-        heard = commit.waiting if writer.is_sync else writer.heard
+        heard = self._attempt.writer.heard
         if heard is not None and heard != self.known:
             self.look_if_possible()
 

@@ -145,7 +145,7 @@ class Saves:
         made = Checkpoint(record)
         if asked_for(record.meta):
             self.base = record.number
-        self._attempt.letters.look_after(commit)
+        self._attempt.letters.look_after_commit()
         self._attempt.fire("after_checkpoint", checkpoint=made)
         return made
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+from everstep.backends.contract.capability import need
 from everstep.backends.contract.core import Query
+from everstep.backends.contract.mailbox import Mailbox
 from everstep.clock import clock, iso
 from everstep.codec.frame import unwrap
 from everstep.codec.values import decode, encode
@@ -47,6 +49,7 @@ _OVER = (Status.SUCCEEDED, Status.CANCELLED)
 
 
 def answer(store: Host, run_id: str, gate: str, value: Any, by: str | None, early: bool) -> None:
+    need(store.backend, Mailbox)
     row = find_run(store.backend, run_id)
     asked = list_gates(store.backend, row)
     address, found = _which(row, asked, gate)
@@ -153,6 +156,7 @@ def obey_cancel(store: Host, row: RunRow, letter: Letter) -> None:
 
 
 def _stop(store: Host, run_id: str, name: str, reason: str | None, status: Status, wakes: bool = True) -> None:
+    need(store.backend, Mailbox)
     row = find_run(store.backend, run_id)
     if name == "pause" and row.status in (*_OVER, Status.FAILED):
         raise IllegalTransition(row.id, row.status, status)
@@ -200,6 +204,7 @@ def _apply(store: Host, row: RunRow, name: str, reason: str | None, status: Stat
 
 
 def skip(store: Host, run_id: str, step: str, result: Any) -> None:
+    need(store.backend, Mailbox)
     row = find_run(store.backend, run_id)
     if row.status in _OVER:
         raise IllegalTransition(row.id, row.status, Status.RUNNING)
@@ -213,6 +218,7 @@ def skip(store: Host, run_id: str, step: str, result: Any) -> None:
 
 
 def retry(store: Host, run_id: str, step: str) -> None:
+    need(store.backend, Mailbox)
     row = find_run(store.backend, run_id)
     address = _address(step)
     status = _newest(store, row, address)

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from everstep.backends.contract.capability import need
+from everstep.backends.contract.mailbox import Mailbox
 from everstep.clock import clock
 from everstep.codec.frame import unwrap
 from everstep.codec.values import decode, encode
@@ -99,6 +101,7 @@ def question_of(
     default: Any = NONE, condition: Any = None,
 ) -> Question:  # fmt: skip
     check_name(name)
+    need(run.store.backend, Mailbox)
     shape = to_schema(schema, choices)
     if timeout is not None and not (isinstance(timeout, (int, float)) and 0 < timeout < MOST_SECONDS):
         raise InvalidArgument(f"timeout must be a number of seconds above 0 and below {MOST_SECONDS:,.0f}, got {timeout!r:.60}")
