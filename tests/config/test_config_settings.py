@@ -192,7 +192,7 @@ def test_all_faults_of_a_file_are_listed_at_once() -> None:
     )
     found = faults("everstep.toml")
     assert [fault.partition(": ")[0] for fault in found] == [f"everstep.toml:{line}" for line in (1, 2, 4, 5, 7, 9)]
-    with pytest.raises(InvalidConfig, match=r"\(and 5 more faults\)") as caught:
+    with pytest.raises(InvalidConfig, match=r"\(and 5 more errors\)") as caught:
         load(environ={})
     assert caught.value.others == 5
     assert caught.value.fault == found[0]

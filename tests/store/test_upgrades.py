@@ -279,7 +279,7 @@ def test_a_damaged_head_is_listed_and_the_other_runs_too(path: Path) -> None:
     with everstep.open(path) as store:
         (bad,) = [u for u in upgrades(store.backend) if u.outcome == "damaged"]
     assert (bad.name, bad.stored, bad.here, bad.where) == (None, None, None, "state")
-    assert "the newest good one is b@2" in str(bad)
+    assert "the newest undamaged one is b@2" in str(bad)
 
 
 def test_a_run_row_that_does_not_match_its_digest_is_listed(path: Path) -> None:
