@@ -30,10 +30,10 @@
     │   ├── StoreClosed     E406  the store was closed
     │   ├── StoreBusy       E407  another process kept the store locked too long
     │   ├── UnknownBackend  E408  no backend for that URL
-    │   ├── RolledBack      E409  the store is older than this machine has seen it
+    │   ├── RolledBack      E409  this machine has already seen a newer version of the store
     │   ├── StoreUnreachable E410  the server does not answer
     │   ├── LeftoverFiles   E411  files of another store are in the way of a new one
-    │   ├── ForeignWal      E412  the WAL beside the store belongs to another file
+    │   ├── ForeignWal      E412  the WAL next to the store belongs to another file
     │   ├── UnsuitableEncoding E415  the database cannot hold every text
     │   ├── HistoryChanged  E416  an events cursor belongs to a history that is gone
     │   ├── SecondPath      E417  the store's file is reached by two paths
@@ -271,7 +271,7 @@ class IllegalTransition(EverstepError):
 
     def __init__(self, run: str, before: str, after: str):
         self.run, self.before, self.after = run, before, after
-        super().__init__(f"run {run!r} is {before}, so it cannot become {after}")
+        super().__init__(f"run {run!r} has the status {before} and cannot become {after}")
 
 
 class Reentered(EverstepError):
@@ -395,7 +395,7 @@ class MissingCapability(StoreError, AttributeError):
 
 
 class RolledBack(StoreError):
-    """The store is older than this machine has already seen it."""
+    """This machine has already seen a newer version of this store."""
 
     code = "E409"
     remedy = "Restore the newer file and its -wal. Or accept the loss: everstep.open(path, accept_older=True)."
@@ -419,7 +419,7 @@ class LeftoverFiles(StoreError):
 
 
 class ForeignWal(StoreError):
-    """The WAL beside the store belongs to another file."""
+    """The WAL next to the store belongs to another file."""
 
     code = "E412"
     remedy = "Put back the file that the WAL belongs to, or move the WAL to another folder."
@@ -436,7 +436,7 @@ class HistoryChanged(StoreError):
     """The events cursor belongs to a history that this store no longer has."""
 
     code = "E416"
-    remedy = "Read all events again with store.events(after=0), and skip those you have already handled."
+    remedy = "Read all events again from the start (after=0), and skip those you have already handled."
 
 
 class SecondPath(StoreError):
@@ -530,6 +530,10 @@ class NonDeterminism(EverstepError):
     """A recorded step is called with another input."""
 
     code = "E602"
+    remedy = (
+        "Fork before the step: store.resume(run_id, from_step=...). Or rename it, so that it runs as a new step. "
+        "Or accept the recorded result: store.resume(run_id, accept=[step])."
+    )
 
     def __init__(self, run: str, address: str, recorded: str, now: str, loop: bool = False):
         self.run, self.address, self.recorded, self.now = run, address, recorded, now
@@ -669,7 +673,7 @@ class AttemptLost(Suspended):
     """The store failed during this attempt. Nothing more of it is recorded; the run is released and can be resumed."""
 
     code = "E413"
-    remedy = "Do not catch it. The run stays running. A worker resumes it from its journal, or call store.resume(run_id)."
+    remedy = "Do not catch it. The run stays running. A worker resumes it from its journal; without a worker: store.resume(run_id)."
 
     def __init__(self, run: str, error: EverstepError):
         self.run, self.error = run, error
@@ -680,7 +684,9 @@ class Waiting(Suspended):
     """The run waits for an answer or for a time."""
 
     code = "E621"
-    remedy = "Answer it: store.answer(run_id, gate, value). Then run the program again; for a workflow, call store.resume(run_id) or store.wake()."
+    remedy = (
+        "Answer it: store.answer(run_id, gate, value). Then run the program again; for a workflow: store.resume(run_id) or store.wake()."
+    )
 
     def __init__(self, run: str, what: str, until: int | None = None):
         self.run, self.what, self.until = run, what, until

@@ -140,4 +140,4 @@ def _usage(context: click.Context | None) -> str:
         return "Run the command with --help."
     name = context.command_path.strip()
     taken = " ".join([name, *context.command.collect_usage_pieces(context)]).strip()
-    return f"Usage: {taken}. More: `{f'{name} --help'.strip()}`."
+    return f"Usage: {taken} (more: `{f'{name} --help'.strip()}`)"

@@ -120,7 +120,9 @@ def read(file: str) -> str:
     try:
         return (sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()).decode("utf-8-sig")
     except (OSError, ValueError) as error:
-        raise InvalidArgument(f"{_named(file)} cannot be read: {error}", remedy="Give a UTF-8 text file.") from error
+        raise InvalidArgument(
+            f"{_named(file)} cannot be read: {getattr(error, 'strerror', None) or error}", remedy="Give an existing UTF-8 text file."
+        ) from error
 
 
 def _named(file: str) -> str:

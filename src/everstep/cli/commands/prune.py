@@ -36,11 +36,11 @@ def command(app: App, run: str | None, dry_run: bool, **given: Any) -> int:
     if app.out.as_json:
         app.out.data("prune", to_json(prune_view(plan)))
     else:
-        print_plan(app, plan)
+        print_plan(app, plan, " Run `everstep gc` to reclaim disk space.")
     return 0 if not plan.unread else 5
 
 
-def print_plan(app: App, plan: PrunePlan) -> None:
+def print_plan(app: App, plan: PrunePlan, hint: str = "") -> None:
     for one in plan.runs:
         for decision in one.decisions:
             if not decision.kept:
@@ -50,4 +50,4 @@ def print_plan(app: App, plan: PrunePlan) -> None:
     for name in plan.unread:
         app.out.say(f"{safe(name)}", "red")
     dropped = "Would drop" if plan.dry_run else "Dropped"
-    app.out.say(f"{dropped} {plural(plan.dropped, 'state')} ({size(plan.freed)}). Run `everstep gc` to reclaim disk space.")
+    app.out.say(f"{dropped} {plural(plan.dropped, 'state')} ({size(plan.freed)}).{hint}")

@@ -23,7 +23,7 @@ from everstep.views.json import to_json
     help="quick: heads and manifest; records: every digest; full: also every state",
 )
 @click.option("--seconds", type=SPAN, metavar="SPAN", help="Stop after this time, and print how far it got (default: no limit)")
-@click.option("--accept-older", is_flag=True, help="Accept a store that is older than this machine has already seen it")
+@click.option("--accept-older", is_flag=True, help="Accept the store although this machine has already seen a newer version of it")
 def command(app: App, depth: Depth, seconds: float | None, accept_older: bool) -> int:
     """Check the store for damage
 
