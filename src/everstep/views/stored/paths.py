@@ -7,8 +7,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from everstep.cli.draw.values import fields_of
 from everstep.errors import InvalidArgument, NotFound
+from everstep.views.stored.values import fields_of
 
 _PART = re.compile(r"\.?([^.\[\]'\"]+)|\[(-?\d+)\]|\[('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")\]")
 

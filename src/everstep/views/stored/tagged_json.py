@@ -1,4 +1,4 @@
-"""JSON back to the values that it was made of: reads the tagged forms that `plain.to_json` and `exact` write. No I/O.
+"""JSON back to the values that it was made of: reads the tagged forms that `values.as_json` and `exact` write. No I/O.
 
     {"$bytes": "base64"}, {"$float": "nan"}, {"$complex": [real, imaginary]}, {"$dict": [[key, value], …]}
     {"$value": "a text for people", "$data": "base64"}     any value in Everstep's own encoding; `exact` writes it
@@ -12,9 +12,9 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 from typing import Any
 
-from everstep.cli.draw.values import dumps, to_json
 from everstep.codec.values import decode, encode
 from everstep.errors import EverstepError, InvalidArgument
+from everstep.views.stored.values import as_json, dumps
 
 _NATIVE = frozenset({str, int, float, bool, type(None), bytes, complex})
 
@@ -40,7 +40,7 @@ def _tagged(value: dict[str, Any]) -> tuple[Any] | None:
             return None
         [(name, inner)] = value.items()
         made = _READERS[name](inner)
-        return (made,) if dumps(to_json(made)) == dumps(value) else None
+        return (made,) if dumps(as_json(made)) == dumps(value) else None
     except (EverstepError, LookupError, ValueError, TypeError, AttributeError, RecursionError):
         return None
 
@@ -102,18 +102,18 @@ def exact(value: Any) -> Any:
         return plain if not is_tag(plain) else _data(value)
     if cls not in _NATIVE:
         return _data(value)
-    plain = to_json(value)
+    plain = as_json(value)
     return plain if encode(from_json(plain)) == encode(value) else _data(value)  # a NaN may have bits of its own
 
 
 def _data(value: Any) -> Any:
-    text = dumps(to_json(value))
+    text = dumps(as_json(value))
     return {"$value": text if len(text) <= 200 else f"{text[:200]}…", "$data": b64encode(encode(value)).decode()}
 
 
 def reconciled(stored: Any, given: Any) -> Any:
     """The value of a JSON state, in which each part that is what `restore` prints for the stored one is the stored one: a tuple stays a tuple."""
-    if dumps(to_json(stored)) == dumps(given):
+    if dumps(as_json(stored)) == dumps(given):
         return stored
     if type(stored) is dict and isinstance(given, dict) and all(type(key) is str for key in stored) and not is_tag(given):
         return {key: reconciled(stored[key], item) if key in stored else from_json(item) for key, item in given.items()}
