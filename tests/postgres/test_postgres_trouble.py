@@ -13,8 +13,8 @@ from everstep.backends.contract.queues import START, Task
 from everstep.backends.registry import open_backend
 from everstep.errors import Conflict, InvalidArgument, LostLease, RunExists, StoreUnreachable
 from everstep.records import ZERO, Pruned, RunRow, record_fault
+from everstep.testing.conformance.reclaim import cut
 from everstep.testing.conformance.suite import Suite
-from everstep.testing.conformance.upkeep import cut
 from everstep.testing.postgres import Server
 from everstep.testing.rows import new_letter, new_run, new_worker, next_commit
 
