@@ -65,7 +65,7 @@ class Enqueued(Shape, frozen=True):
             return awaiting.wait_inside(here, self.id, timeout)
         limit = None if timeout is None else time.monotonic() + timeout
         nap = 0.005
-        while not self._over() and (limit is None or time.monotonic() < limit):
+        while not self.is_over() and (limit is None or time.monotonic() < limit):
             time.sleep(nap if limit is None else max(0.0, min(nap, limit - time.monotonic())))
             nap = min(nap * 1.5, _LONGEST_NAP)
         return awaiting.outcome_now(self._store, self.id)
@@ -79,12 +79,13 @@ class Enqueued(Shape, frozen=True):
         import asyncio
 
         limit, nap = None if timeout is None else time.monotonic() + timeout, 0.005
-        while not await asyncio.to_thread(self._over) and (limit is None or time.monotonic() < limit):
+        while not await asyncio.to_thread(self.is_over) and (limit is None or time.monotonic() < limit):
             await asyncio.sleep(nap if limit is None else max(0.0, min(nap, limit - time.monotonic())))
             nap = min(nap * 1.5, _LONGEST_NAP)
         return await asyncio.to_thread(awaiting.outcome_now, self._store, self.id)
 
-    def _over(self) -> bool:
+    def is_over(self) -> bool:
+        """Whether the run has ended."""
         return awaiting.is_over(self._store, self.id)
 
 

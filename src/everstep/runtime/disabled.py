@@ -77,6 +77,10 @@ class AsyncOffStep(OffStep):
         return super().fail(error)
 
 
+async def _given(step: AsyncOffStep) -> AsyncOffStep:
+    return step
+
+
 class OffRun:
     """Has the methods of a run; a step is a call."""
 
@@ -211,8 +215,8 @@ class AsyncOffRun:
         result = self._run.step(name, function, *args, **kwargs)
         return await result if inspect.isawaitable(result) else result
 
-    async def begin(self, name: str, /, *args: Any, key: Any = None, retry: Any = None, kind: str | None = None, **kwargs: Any) -> Any:
-        return AsyncOffStep(self._run, name, retry)
+    def begin(self, name: str, /, *args: Any, key: Any = None, retry: Any = None, kind: str | None = None, **kwargs: Any) -> Any:
+        return _given(AsyncOffStep(self._run, name, retry))
 
     async def map(self, function: Callable[..., Any], items: Iterable[Any], concurrency: int = 8) -> list[Any]:
         return [await one if inspect.isawaitable(one) else one for one in self._run.map(function, items)]

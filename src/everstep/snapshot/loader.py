@@ -92,6 +92,7 @@ class Loader:
         self._unfolded = self._stored = 0
         self._seen: set[bytes] = set()
         self._whole: dict[bytes, str | bytes] = {}  # by reference
+        self._was_ahead = False
         self._ahead = {} if ahead is None else ahead  # frames that were fetched before they are asked for
         self._opened: dict[bytes, bytes] = {}  # contents that were looked into for further references
         self._segments: dict[bytes, tuple[Any, int]] = {}  # by the name of the chunk: its items, and how much is unfolded below them
@@ -99,16 +100,18 @@ class Loader:
     def load(self, root: bytes) -> Any:
         self._root = root
         try:
-            self.read_ahead(root)
+            if not self._was_ahead:
+                self.read_ahead(root)
             return self.decoder.decode(root)
         finally:
             self._whole.clear()
             self._segments.clear()
-            self._ahead = {}
+            self._ahead, self._was_ahead = {}, False
             self._opened.clear()
 
     def read_ahead(self, *roots: bytes) -> None:
         """Fetch what bases refer to one level at a time, not one reference at a time: a server answers each fetch in a round trip."""
+        self._was_ahead = True
         parts = dict.fromkeys(part for root in roots for part in references_in(root))
         wanted = [part for part in parts if part[2] not in self._ahead]
         while wanted:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from everstep.backends.contract.core import Backend, Located
@@ -58,24 +59,33 @@ class Stretch(Shape):
         return _checkpoint(self.row, self.proved(self.at.seq, self.at.seq)[-1], number)
 
 
-def find(backend: Backend, row: RunRow, number: int, upto: int | None = None) -> Located:
-    """Where a checkpoint stands. What a backend does not find, or finds where it cannot be, is searched for record by record, which names the damage."""
+def find(backend: Backend, row: RunRow, number: int) -> int:
+    """The place of a checkpoint."""
     try:
-        found = backend.locate(row.id, number, upto)
+        found = backend.locate(row.id, number)
     except Damaged:
-        found = None  # the search says which record it is
-    if found is None or not (number <= found.seq <= row.head_seq and found.base <= min(found.seq + 1, row.head_seq)):
-        return _searched(backend, row, number, upto)
-    return found
+        found = None
+    return _sound(backend, row, number, None, found).seq
 
 
 def stretch(backend: Backend, row: RunRow, number: int, upto: int = 0) -> Stretch:
     """Read the records that the state of a checkpoint is made of, and those behind it up to a place."""
-    found = find(backend, row, number, upto)
+    try:
+        found = backend.locate(row.id, number, upto)
+    except Damaged:
+        found = None
+    found = _sound(backend, row, number, upto, found)
     mark = _proved_mark(row, found.mark)
     if number != row.checkpoints and mark is not None and not mark.has_state(number):  # the head is never pruned
         raise pruned_error(row, number, mark)
     return Stretch(backend, row, found, mark)
+
+
+def _sound(backend: Backend, row: RunRow, number: int, upto: int | None, found: Located | None) -> Located:
+    """Where a checkpoint stands. What a backend does not find, or finds where it cannot be, is searched for record by record, which names the damage."""
+    if found is None or not (number <= found.seq <= row.head_seq and found.base <= min(found.seq + 1, row.head_seq)):
+        return _searched(backend, row, number, upto)
+    return found
 
 
 def _searched(backend: Backend, row: RunRow, number: int, upto: int | None) -> Located:
@@ -122,7 +132,7 @@ def _gone(backend: Backend, row: RunRow, seq: int) -> Damaged:
 
 def checkpoint_record(backend: Backend, row: RunRow, number: int) -> Record:
     """The verified record of one checkpoint."""
-    return _checkpoint(row, checked(backend, row, find(backend, row, number).seq, None)[-1], number)
+    return _checkpoint(row, checked(backend, row, find(backend, row, number), None)[-1], number)
 
 
 def _checkpoint(row: RunRow, record: Record, number: int) -> Record:
@@ -165,20 +175,15 @@ def load(backend: Backend, row: RunRow, number: int, found: Stretch | None = Non
     """The snapshot of one checkpoint; an error about the head names the newest good one. `found` and `frames`: what was read of it already."""
     try:
         with no_collection():
-            return _load_beside_prune(backend, row, number, found, frames)
+            try:
+                return load_only(backend, row, number, found, frames)
+            except Damaged:  # look twice: a prune may have replaced the base between reading its record and reading its chunks
+                return load_only(backend, row, number)
     except Damaged as error:
         refuse_deleted(backend, row)
         if number != row.checkpoints:
             raise
         raise of_head(backend, row, error) from error.__cause__
-
-
-def _load_beside_prune(backend: Backend, row: RunRow, number: int, found: Stretch | None, frames: Frames | None) -> Loaded:
-    """Looks twice before it speaks of damage: a prune may have replaced the base between reading its record and reading its chunks."""
-    try:
-        return load_only(backend, row, number, found, frames)
-    except Damaged:
-        return load_only(backend, row, number)
 
 
 def load_two(backend: Backend, a: tuple[RunRow, int], b: tuple[RunRow, int]) -> tuple[Loaded, Loaded]:
@@ -189,7 +194,7 @@ def load_two(backend: Backend, a: tuple[RunRow, int], b: tuple[RunRow, int]) -> 
         with suppress(EverstepError):  # loading them one by one says which of them cannot be loaded, and why
             found = tuple(stretch(backend, row, number) for row, number in (a, b))
             roots = [_parts(row, number, read)[0] for (row, number), read in zip((a, b), found, strict=True) if read is not None]
-            reader = Loader(lambda digests: backend.chunks(a[0].family, digests), unwrap, frames)
+            reader = Loader(partial(backend.chunks, a[0].family), unwrap, frames)
             reader.read_ahead(*(root for root in roots if root is not None))
     return load(backend, *a, found[0], dict(frames)), load(backend, *b, found[1], frames)
 
@@ -226,8 +231,11 @@ def newest_good(backend: Backend, row: RunRow, number: int) -> int | None:
 def load_only(backend: Backend, row: RunRow, number: int, found: Stretch | None = None, frames: Frames | None = None) -> Loaded:
     """The snapshot of one checkpoint, without a word about others if it is damaged."""
     base, deltas = _parts(row, number, found or stretch(backend, row, number))
-    loader = Loader(lambda digests: backend.chunks(row.family, digests), unwrap, frames)
-    value = loader.load(base) if base is not None else None
+    loader = Loader(partial(backend.chunks, row.family), unwrap, frames)
+    value = None
+    if base is not None:
+        loader.read_ahead(base)
+        value = loader.load(base)
     decoder = Decoder()
     size = 0
     for record in deltas:
@@ -268,7 +276,7 @@ def _chunks(backend: Backend, row: RunRow, number: int, digests: Sequence[bytes]
 
 def deltas_of(backend: Backend, row: RunRow, first: int, last: int) -> list[tuple[Record, list[Op] | None]]:
     """The checkpoints first..last with their deltas; None where a base stands in for one, or where it was pruned (then it has no body)."""
-    start, stop = find(backend, row, first).seq, find(backend, row, last).seq
+    start, stop = find(backend, row, first), find(backend, row, last)
     decoder = Decoder()
     out: list[tuple[Record, list[Op] | None]] = []
     for record in checked(backend, row, start, stop):

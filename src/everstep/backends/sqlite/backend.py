@@ -383,7 +383,7 @@ class SqliteBackend:
 def _tag(transaction: Transaction, asked: tuple[Tag, str]) -> None:
     tag, run = asked
     pk, row = transaction.existing(run)
-    seq = locate(transaction.rows, pk, row.head_seq, tag.number)
+    seq = locate(transaction.reading(), pk, row.head_seq, tag.number)
     if seq is None:
         raise NotFound(f"run {run!r} has no checkpoint {tag.number}")
     transaction.add_tag(pk, seq, tag)

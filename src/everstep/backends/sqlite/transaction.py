@@ -10,7 +10,7 @@ only this connection writes; SQLite's data_version says so.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import apsw
@@ -432,8 +432,12 @@ class Transaction:
 
     def rows(self, name: str, values: Values = ()) -> list[Any]:
         """The rows of one of the named reads, as this transaction sees them."""
+        return self.reading()(_READ[name], values).fetchall()
+
+    def reading(self) -> Callable[..., apsw.Cursor]:
+        """What executes reads, as this transaction sees them: everything gathered so far is written."""
         self._write_gathered()
-        return self._execute(_READ[name], values).fetchall()
+        return self._execute
 
 
 def _number(check: Any) -> int:

@@ -52,9 +52,9 @@ SELECT id FROM records WHERE id BETWEEN ? AND ? AND kind = 'base' AND number <= 
 -- The checkpoint number of the first record at or beyond an id.
 SELECT id, number FROM records WHERE id BETWEEN ? AND ? ORDER BY id LIMIT 1
 
--- name: kind
--- What kind a record is.
-SELECT kind FROM records WHERE id = ?
+-- name: kind_from
+-- Checkpoint number and kind of the first record at or beyond an id.
+SELECT id, number, kind FROM records WHERE id BETWEEN ? AND ? ORDER BY id LIMIT 1
 
 -- name: last_id
 -- The newest record in a range.
