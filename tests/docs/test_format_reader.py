@@ -205,8 +205,8 @@ class Store:
     def __init__(self, path: Path):
         self.seen = Seen()
         self.file = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
-        if self.file.pragma("application_id") != 0x45565354 or self.file.pragma("user_version") != 4:
-            raise Bad("not a store of format 4")
+        if self.file.pragma("application_id") != 0x45565354 or self.file.pragma("user_version") != 1:
+            raise Bad("not a store of format 1")
 
     def rows(self, sql: str, *values: Any) -> list[dict[str, Any]]:
         cursor = self.file.cursor()

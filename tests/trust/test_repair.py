@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -211,25 +210,6 @@ def test_an_empty_store_comes_out_empty(tmp_path: Path) -> None:
     assert done.runs == 0
     with everstep.open(tmp_path / "new.db") as store:
         assert store.verify("full").ok
-
-
-def test_a_store_of_an_older_format_is_repaired_into_a_new_one(tmp_path: Path) -> None:
-    for number in (1, 2):
-        source = Path(__file__).parents[1] / "migration" / f"format-{number}.db"
-        if not source.exists():
-            continue
-        old = tmp_path / f"{number}.db"
-        shutil.copyfile(source, old)
-        target = tmp_path / f"{number}-new.db"
-        done = everstep.repair(old, target)
-        assert [loss for loss in done.lost if loss.what not in ("feed",)] == []
-        with everstep.open(old) as was, everstep.open(target) as now:
-            assert now.verify("full").ok
-            assert sorted(info.id for info in now.runs(limit=1000)) == sorted(info.id for info in was.runs(limit=1000))
-            for info in was.runs(limit=1000):
-                assert now.backend.run(info.id) == was.backend.run(info.id)
-                for n in range(1, info.checkpoints + 1):
-                    assert now.load(f"{info.id}@{n}") == was.load(f"{info.id}@{n}")
 
 
 # What becomes of each kind of loss.

@@ -1,8 +1,8 @@
 """What keeps a store in SQLite small, beside what `transaction` does to its tables: giving free space back, facts, and
 dropping tombstones.
 
-A store that was made by format 3 has pointer maps, with which pages at the end of the file can be moved into free ones a few at a time.
-An older one gets them when it is compacted: rebuilt in one transaction, during which nobody else writes.
+A store has pointer maps, with which pages at the end of the file can be moved into free ones a few at a time. One that was rewritten without
+them by another program gets them when it is compacted: rebuilt in one transaction, during which no one else writes.
 """
 
 from __future__ import annotations

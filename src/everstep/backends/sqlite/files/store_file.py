@@ -25,7 +25,7 @@ from everstep.backends.sqlite.agreement import adds_up
 from everstep.backends.sqlite.errors import read_error, write_error
 from everstep.backends.sqlite.files import format as sqlite_format
 from everstep.backends.sqlite.files.create import discard, folder_error, link, remove_unfinished, unfinished
-from everstep.backends.sqlite.files.format import APPLICATION_ID, FORMAT, SCHEMAS, schema_digest
+from everstep.backends.sqlite.files.format import APPLICATION_ID, FORMAT, schema_digest, schema_of
 from everstep.backends.sqlite.files.leftovers import foreign_wal, refuse_leftovers
 from everstep.backends.sqlite.files.os_fork import refuse_unsafe
 from everstep.backends.sqlite.files.paths import hold, refuse_links, refuse_mounted
@@ -37,7 +37,6 @@ OWN_FOLDER = ".everstep"
 BUSY_MS = 30_000
 _SQL = sql_files.load("sqlite", "read")
 _LOOKS = 4
-_WITNESSED = 3  # the first format whose stores tell which one they are and how often they were written
 
 
 class SqliteFile:
@@ -77,7 +76,7 @@ class SqliteFile:
         version = self._identify()
         self._refuse_foreign_wal()
         if version < FORMAT:
-            self._compare_old(version, seen, accept_older)
+            self._compare_old(seen, accept_older)
             self._migrate(version)
             self._identify()
         self._compare(seen, accept_older)
@@ -132,11 +131,12 @@ class SqliteFile:
                 application, version, schema = _what_it_says(connection)
         except apsw.Error as error:
             raise read_error(error, self.path) from error
-        if application != APPLICATION_ID or not isinstance(version, int) or version < 1:
+        known = schema_of(version)
+        if application != APPLICATION_ID or not isinstance(version, int) or (known is None and version <= FORMAT):
             raise NotAStore(f"{self.path} is not an Everstep store: it is a database of another program")
         if version > FORMAT:
             raise NewerFormat(f"{self.path} has format {version}; this version of Everstep knows formats up to {FORMAT}")
-        if schema != SCHEMAS[version]:
+        if schema != known:
             raise Damaged(
                 f"{self.path} has other tables and indexes than format {version}: it is damaged, or made by somebody else",
                 remedy="Save what is good: everstep.repair(path, new_path).",
@@ -171,12 +171,10 @@ class SqliteFile:
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         return connection
 
-    def _compare_old(self, version: int, seen: Seen | None, accept_older: bool) -> None:
+    def _compare_old(self, seen: Seen | None, accept_older: bool) -> None:
         """Refuse a store of an older format that is older than what was seen of it here, before it is migrated."""
         if seen is None or accept_older:
             return
-        if version < _WITNESSED:
-            raise RolledBack(f"{self.path} has format {version}, but a store of a newer format was seen here")
         try:
             connection = self.reader()
         except StoreError:
@@ -318,7 +316,7 @@ def _what_it_says(connection: apsw.Connection) -> tuple[Any, Any, str]:
     """Application, format, and the digest of the schema: an index on an expression could make every write run for hours."""
     connection.execute("BEGIN")  # all of one moment: another process may be migrating the store
     application, version = connection.pragma("application_id"), connection.pragma("user_version")
-    return application, version, schema_digest(connection) if application == APPLICATION_ID and version in SCHEMAS else ""
+    return application, version, schema_digest(connection) if application == APPLICATION_ID and schema_of(version) else ""
 
 
 def _adds_up(connection: apsw.Connection) -> bool:

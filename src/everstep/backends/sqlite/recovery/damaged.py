@@ -41,7 +41,6 @@ from everstep.records import ZERO, Base, Letter, Pruned, Record, RunRow, Tag, To
 T = TypeVar("T")
 _SQL = sql_files.load("sqlite", "wreck")
 _MOST_PLACES = (1 << 32) - 1
-_NO_MANIFEST: Values = (1, None, 0, 0, None, None, None, 0, b"")
 _PATIENCE = 150  # reads of one range that fail before the rest of it is left to the carver
 
 
@@ -130,9 +129,8 @@ class SqliteWreck:
         return self._summary(found[0]) if found else Summary(unreadable=self._pages.unreadable)
 
     def _manifests(self, deep: bool) -> list[Values]:
-        """Manifest rows: those of older formats are filled up to nine columns."""
-        found = [*self._all("manifest"), *(self._carved("manifest", 1) if deep else ())]
-        return list(dict.fromkeys((*values, *_NO_MANIFEST[len(values) :]) for values in found))
+        """The manifest rows that there are."""
+        return list(dict.fromkeys([*self._all("manifest"), *(self._carved("manifest", 1) if deep else ())]))
 
     def _summary(self, values: Values) -> Summary:
         _, total, _, following, last, _, _, writes, identity = values

@@ -124,10 +124,6 @@ SELECT count(*) FROM feed
 -- The id of the run at a place.
 SELECT id FROM runs WHERE pk = ?
 
--- name: newest_ids
--- Every run with the id of its newest record.
-SELECT pk, (SELECT max(id) FROM records WHERE id BETWEEN runs.pk << 31 AND runs.pk << 31 | 2147483647) FROM runs ORDER BY pk
-
 -- name: heads
 -- Every run and where its records end.
 SELECT pk, id, head_seq FROM runs ORDER BY pk
@@ -212,10 +208,6 @@ SELECT total FROM manifest WHERE pk = 1
 -- All that the sum in the manifest is made of.
 SELECT "check" FROM runs UNION ALL SELECT "check" FROM tags UNION ALL SELECT "check" FROM letters UNION ALL SELECT "check" FROM pruned
 UNION ALL SELECT "check" FROM bases UNION ALL SELECT "check" FROM tombstones UNION ALL SELECT "check" FROM facts
-
--- name: run_numbers
--- The place of every run in the order of creation.
-SELECT pk FROM runs ORDER BY pk
 
 -- name: task_queue
 -- The queue of a run that has a place in one.

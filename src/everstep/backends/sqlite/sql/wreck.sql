@@ -1,4 +1,4 @@
--- Reads from a store that may be damaged and of any format. Each has a name and a sentence; backends/queries.py loads them.
+-- Reads from a store that may be damaged. Each has a name and a sentence; backends/queries.py loads them.
 
 -- name: runs
 -- The rows of runs between two places, without an index that may be damaged.
@@ -35,8 +35,8 @@ SELECT pk, id, key, family, created_at, at, head_seq, head_digest, checkpoints, 
 SELECT frame FROM chunks WHERE family = ? AND digest = ?
 
 -- name: manifest
--- The manifest of any format.
-SELECT * FROM manifest WHERE pk = 1
+-- The manifest.
+SELECT pk, total, runs, next, latest, feed, fed, writes, identity FROM manifest WHERE pk = 1
 
 -- name: feed_before
 -- The part of the feed that begins before a position.

@@ -24,17 +24,9 @@ PRAGMA user_version
 -- The manifest after the batch.
 UPDATE manifest SET total = ?, runs = ?, next = ?, latest = ?, feed = ?, fed = ?, writes = ? WHERE pk = 1
 
--- name: set_feed
--- The end of the feed alone.
-UPDATE manifest SET feed = ?, fed = ? WHERE pk = 1
-
 -- name: set_identity
 -- What tells this store from every other one.
 UPDATE manifest SET identity = ? WHERE pk = 1
-
--- name: set_total
--- The sum alone.
-UPDATE manifest SET total = ? WHERE pk = 1
 
 -- name: add_feed
 -- A full part of the feed.
