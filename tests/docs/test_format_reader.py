@@ -272,9 +272,13 @@ class Store:
     @staticmethod
     def digest_of(row: dict[str, Any], seq: int, record: dict[str, Any], before: bytes) -> bytes:
         r = record
-        header = pack([row["id"], seq, r["kind"], r["epoch"], r["at"], r["number"], r["note"], texts(r["tags"]), r["meta"]])
+        checkpoint = r["kind"] == "checkpoint"
+        header = pack([row["key"], seq, r["kind"], r["epoch"], r["at"], r["number"], r["own"] if checkpoint else r["note"]])
+        there = checkpoint and (r["note"], r["tags"], r["meta"]) != (None, None, None)
+        parts = pack([r["note"], texts(r["tags"]), r["meta"]])
+        labels = sha256((r["labels"] or b"") + parts).digest() if there else (r["labels"] or b"") if checkpoint else b""
         body = r["body_digest"] if r["body"] is None else sha256(r["body"]).digest()
-        return sha256(before + header + body).digest()
+        return sha256(before + header + body + labels).digest()
 
     # Bases, references and chunks
 

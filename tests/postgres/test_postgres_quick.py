@@ -34,7 +34,7 @@ def backend(place: str) -> Iterator[PostgresBackend]:
 def prove(backend: Backend, row: RunRow) -> None:
     before = ZERO
     for record in backend.records(row.id, 0, 2**31 - 1):
-        assert record_fault(before, record) is None
+        assert record_fault(before, record, row.key) is None
         before = record.digest
     census = backend.census()
     assert (backend.run(row.id), before, census.total, backend.check()) == (row, row.head_digest, census.found_total, [])

@@ -276,7 +276,7 @@ def flip(path: Path, table: str, column: str, where: str) -> None:
 
 @pytest.mark.parametrize(("table", "columns", "where"), [
     ("runs", ("id", "key", "note", "meta", "created_at", "head_seq", "head_digest", "checkpoints", "epoch", "check"), "pk = 1"),
-    ("records", ("kind", "epoch", "at", "number", "note", "meta", "digest", "body"), "id = (SELECT id FROM records WHERE kind = 'checkpoint' AND id >> 31 = 1 AND number = 8)"),
+    ("records", ("kind", "epoch", "at", "number", "note", "meta", "own", "labels", "digest", "body"), "id = (SELECT id FROM records WHERE kind = 'checkpoint' AND id >> 31 = 1 AND number = 8)"),
     ("tags", ("at", "key", "check"), "run = 1 AND number = 7"),
     ("letters", ("at", "body", "check"), "run = (SELECT pk FROM runs WHERE id = 'waits')"),
     ("pruned", ("freed", "check"), "1"),
@@ -823,7 +823,7 @@ def test_a_run_that_was_forged_into_nonsense_costs_no_other_run(tmp_path: Path) 
     tamper(path, 'UPDATE runs SET meta = ?, "check" = ? WHERE id = ?', forged.meta, forged.check, "bad")
     from everstep.records import ZERO, make_record
 
-    start = make_record(ZERO, "worse", 1, "start", 1, 1, 0, b"\x01\x00\x93\x01\x02\x03")
+    start = make_record(ZERO, "worse", worse.key, 1, "start", 1, 1, 0, b"\x01\x00\x93\x01\x02\x03")
     forged = worse.sealed(head_seq=1, head_digest=start.digest, checkpoints=0)
     tamper(
         path,

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 from everstep.backends.contract.core import Backend
 from everstep.errors import InvalidArgument, UnknownBackend
+from everstep.records import Seal, unkeyed
 
 if TYPE_CHECKING:  # what only a repair uses
     from everstep.backends.contract.recovery import Builder, Wreck
@@ -49,7 +50,7 @@ def open_backend(url: str | os.PathLike[str] | None = None, **options: Any) -> B
     raise UnknownBackend(f"no backend serves {scheme}:// (asked for by {_without_password(url)!r})")
 
 
-def open_wreck(source: str | os.PathLike[str], private: str) -> Wreck:
+def open_wreck(source: str | os.PathLike[str], private: str, seal: Seal = unkeyed) -> Wreck:
     """What is left of a damaged store. `private` is how the names of the copies begin that this needs."""
     if is_database(source):
         with driver(source):
@@ -57,10 +58,10 @@ def open_wreck(source: str | os.PathLike[str], private: str) -> Wreck:
         return PostgresWreck(source)
     from everstep.backends.sqlite.recovery.damaged import SqliteWreck
 
-    return SqliteWreck(_file(source), private)
+    return SqliteWreck(_file(source), private, seal)
 
 
-def open_builder(target: str | os.PathLike[str]) -> Builder:
+def open_builder(target: str | os.PathLike[str], seal: Seal = unkeyed) -> Builder:
     """A new store, for what is left of a damaged one."""
     if is_database(target):
         with driver(target):
@@ -68,7 +69,7 @@ def open_builder(target: str | os.PathLike[str]) -> Builder:
         return PostgresBuilder(target)
     from everstep.backends.sqlite.recovery.rebuild import SqliteBuilder
 
-    return SqliteBuilder(_file(target))
+    return SqliteBuilder(_file(target), seal)
 
 
 def formats(url: str | os.PathLike[str] | None) -> tuple[int, int]:

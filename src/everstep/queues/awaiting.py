@@ -98,7 +98,7 @@ def _sleep(run: Run, name: str, wait: _Wait, now: int) -> None:
     with run._lock:
         if name in run._letters:
             run._read.append(name)
-        run._outgoing.append(Letter.make(run._open()[0].key, name, due, now, body))
+        run._outgoing.append(Letter.make(run._open()[0].key, name, due, now, body, run._store.backend.seal))
 
 
 def _wait_of(letter: Letter | None) -> _Wait | None:

@@ -129,10 +129,10 @@ class Run(Driver):
             if first is None:
                 return
             if self._dry:
-                self._ready(verified(first), state)
+                self._ready(verified(first, self._store.backend.seal), state)
                 return
             died = first.worker is not None and self._store.backend.holder(first) is None
-            row = verified(self._keeper.acquire(first.id))
+            row = verified(self._keeper.acquire(first.id), self._store.backend.seal)
             self._unsure = first.worker is not None or row.epoch > first.epoch + 1  # its last driver never gave it back, or nobody knows
         with self._given_back_on_error(row):
             self._refuse_overtaken(row)
@@ -271,7 +271,7 @@ class Run(Driver):
         self._read += [name for name in self._letters if name in obeyed or name.startswith("child:")]
         if row.status == Status.RUNNING and not self._read and not is_new:
             return
-        chain = Chain(self._store.framer, row, row)
+        chain = Chain(self._store.framer, row, row, self._store.backend.seal)
         chain.status(Status.RUNNING, revived, worker=self._worker, **about)
         commit = self._carry(chain.commit())
         self._store.backend.commit(commit)
@@ -384,7 +384,7 @@ class Run(Driver):
 
     def _nothing_saved(self) -> Checkpoint:
         row, _ = self._open()
-        return Checkpoint(Record(row.id, 0, _CHECKPOINT, row.epoch, clock.now_us(), 0, None, (), None, None, b"", b""))
+        return Checkpoint(Record(row.id, 0, _CHECKPOINT, row.epoch, clock.now_us(), 0, None, (), None, None, None, None, b"", b""))
 
     def step(
         self, name: str | Callable[..., Any] = ABSENT, function: Any = ABSENT, /, *args: Any, key: Any = None, retry: Any = None,

@@ -89,7 +89,7 @@ def checked(backend: Backend, row: RunRow, first: int, last: int | None) -> list
     before = ZERO
     for i, record in enumerate(records):
         if i or record.seq == 1:
-            fault = record_fault(before, record)
+            fault = record_fault(before, record, row.key, backend.seal)
             if fault:
                 number = record.number if record.kind == Kind.CHECKPOINT else None
                 raise DamagedRecord(row.id, record.seq, fault, number)
@@ -206,7 +206,7 @@ def deltas_of(backend: Backend, row: RunRow, first: int, last: int) -> list[tupl
 def prune_mark(backend: Backend, row: RunRow) -> Pruned | None:
     """What was pruned of a run, proved."""
     mark = backend.pruned(row.id)
-    if mark is not None and (mark.digest() != mark.check or mark.key != row.key):
+    if mark is not None and (mark.digest(backend.seal) != mark.check or mark.key != row.key):
         raise DamagedRun(f"the prune mark of run {row.id!r} does not match its digest")
     return mark
 
@@ -214,7 +214,7 @@ def prune_mark(backend: Backend, row: RunRow) -> Pruned | None:
 def added_base(backend: Backend, row: RunRow, number: int) -> Base | None:
     """The newest base that prune added at or before a checkpoint, proved."""
     for base in backend.bases(row.id, number):
-        if base.digest() != base.check or base.key != row.key:
+        if base.digest(backend.seal) != base.check or base.key != row.key:
             raise DamagedRun(f"the added base for {row.id}@{base.number} does not match its digest")
         return base
     return None

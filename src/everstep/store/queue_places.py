@@ -74,7 +74,7 @@ def standing(backend: Backend, run: str) -> Standing | None:
     """Where a run stands; None if it is not there, is damaged, or never stands still."""
     for _ in range(_LOOKS):
         row = backend.run(run)
-        if row is None or row.digest() != row.check:
+        if row is None or row.digest(backend.seal) != row.check:
             return None
         task = task_in(backend.records(run, 1, 1))
         letters, place = backend.letters(run), backend.place(run)

@@ -145,7 +145,7 @@ class BaseStore:
     def tag(self, ref: str, name: str) -> None:
         """Put a tag on a checkpoint. Needs no lease."""
         row, number = resolve(self.backend, ref)
-        self.backend.tag(Tag.make(row.key, check_tag(name), number, clock.now_us()), row.id)
+        self.backend.tag(Tag.make(row.key, check_tag(name), number, clock.now_us(), self.backend.seal), row.id)
 
     def fork(self, ref: str, id: str | None = None, edit: Edit | None = None) -> RunInfo:
         """A new run that begins at a checkpoint, perhaps with an edited state.
@@ -292,21 +292,28 @@ class BaseStore:
         row = new_row(id or new_id(), **fields)
         for name, value in changes.items():
             setattr(row, name, value)
-        chain = Chain(self.framer, row, None)
+        chain = Chain(self.framer, row, None, self.backend.seal)
         chain.start(**about)
         chain.chunks(chunks)
         return chain.commit()
 
     def commit(
-        self, row: RunRow, saver: Saver, note: str | None, tags: tuple[str, ...], meta: str | None, entries: Sequence[Entry] = ()
+        self,
+        row: RunRow,
+        saver: Saver,
+        note: str | None,
+        tags: tuple[str, ...],
+        meta: str | None,
+        own: str | None = None,
+        entries: Sequence[Entry] = (),
     ) -> Commit:
         """What one checkpoint of a run writes, together with the journal's entries before it."""
         saved = saver.build()
         try:
-            chain = Chain(self.framer, row, row)
+            chain = Chain(self.framer, row, row, self.backend.seal)
             if entries:
                 chain.entries(entries)
-            chain.checkpoint(saved, note, tags, meta)
+            chain.checkpoint(saved, note, tags, meta, own)
             return chain.commit()
         except BaseException:
             saver.lost()

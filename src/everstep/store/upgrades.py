@@ -98,7 +98,7 @@ def _run(backend: Backend, row: RunRow, all_checkpoints: bool) -> list[Upgrade]:
     """What there is to say about one run; nothing if it was deleted meanwhile."""
     found: list[Upgrade] = []
     first = 1 if all_checkpoints else max(1, row.checkpoints)
-    _guard(found, row, None, "run", lambda: verified(row))
+    _guard(found, row, None, "run", lambda: verified(row, backend.seal))
     if not found:
         for number in range(first, row.checkpoints + 1):
             _guard(found, row, number, "state", lambda n=number: _state(backend, row, n))  # type: ignore[misc]

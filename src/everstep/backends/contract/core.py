@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from everstep.backends.contract.queues import Queues, Task
 from everstep.backends.contract.upkeep import Upkeep
 from everstep.fields import Shape, field
-from everstep.records import Letter, Record, RunRow, Tag, Worker
+from everstep.records import Letter, Record, RunRow, Seal, Tag, Worker
 
 Done = Callable[[BaseException | None], None]
 MAX_SEQ = 2**31 - 1
@@ -86,6 +86,8 @@ class Backend(Upkeep, Queues, Protocol):
 
     url: str
     durable: bool
+    seal: Seal
+    """What makes and proves the digests of records and the checks of rows: `records.unkeyed` unless the store was opened with another one."""
 
     def commit(self, commit: Commit) -> None:
         """Make one commit durable; return when it is. One fsync for all commits that wait at the same time.

@@ -19,9 +19,36 @@ from everstep.backends.contract.queues import Claim, Claimed, Depth, NoOrders, P
 from everstep.backends.contract.upkeep import Census, Cut
 from everstep.backends.memory.queues import MemoryQueues, Waiting
 from everstep.backends.query_semantics import fits_checkpoint, fits_run
-from everstep.errors import AlreadyQueued, Conflict, DamagedRun, EverstepError, LeaseHeld, LostLease, NotFound, RunExists, StoreClosed
+from everstep.errors import (
+    AlreadyQueued,
+    Conflict,
+    DamagedRun,
+    EverstepError,
+    LeaseHeld,
+    LostLease,
+    NotFound,
+    RunExists,
+    StoreClosed,
+    WrongSeal,
+)
 from everstep.fields import Shape, field, replace
-from everstep.records import ZERO, Base, Kind, Letter, Pruned, Record, RunRow, Status, Tag, Tombstone, Worker, fact_check, shift
+from everstep.records import (
+    ZERO,
+    Base,
+    Kind,
+    Letter,
+    Pruned,
+    Record,
+    RunRow,
+    Seal,
+    Status,
+    Tag,
+    Tombstone,
+    Worker,
+    fact_check,
+    shift,
+    unkeyed,
+)
 from everstep.threads.guard import WRITER, Guard
 
 T = TypeVar("T")
@@ -49,7 +76,8 @@ class _Run(Shape):
 class _Data:
     """What the handles of one store share. Position n of the feed is `feed[n - 1]`: id and place of a run, seq of its record."""
 
-    def __init__(self) -> None:
+    def __init__(self, seal: Seal) -> None:
+        self.seal = seal
         self.lock = Guard(WRITER)
         self.runs: dict[str, _Run] = {}
         self.chunks: dict[tuple[bytes, bytes], tuple[bytes, int]] = {}  # frame and stamp
@@ -66,8 +94,8 @@ class _Data:
 
     def note(self, name: str, value: str | None) -> None:
         """Remember a fact; None forgets it."""
-        minus = [fact_check(name, self.facts[name])] if name in self.facts else []
-        self.total = shift(self.total, minus, [] if value is None else [fact_check(name, value)])
+        minus = [fact_check(name, self.facts[name], self.seal)] if name in self.facts else []
+        self.total = shift(self.total, minus, [] if value is None else [fact_check(name, value, self.seal)])
         self.facts = {known: said for known, said in {**self.facts, name: value}.items() if said is not None}
         self.writes += 1
 
@@ -81,10 +109,13 @@ class MemoryBackend(NoOrders):
 
     durable = False
 
-    def __init__(self, name: str | None = None) -> None:
+    def __init__(self, name: str | None = None, *, seal: Seal = unkeyed) -> None:
         self.url = f"memory://{name or ''}"
+        self.seal = seal
         with _named_lock:
-            self._data = _Data() if name is None else _named.setdefault(name, _Data())
+            self._data = _Data(seal) if name is None else _named.setdefault(name, _Data(seal))
+        if self._data.seal(ZERO) != seal(ZERO):
+            raise WrongSeal(f"{self.url} was not made with the key that it was opened with, or with none")
         self._own_workers: set[str] = set()
         self._closed = False
 
@@ -99,7 +130,7 @@ class MemoryBackend(NoOrders):
         run = self._new(row, commit.task) if was is None else self._fenced(row.id, was)
         del run.records[was.head_seq if was is not None else 0 :]
         run.records.extend(replace(record) for record in commit.records)
-        tags = [tag for tag in _tags_of(commit) if (tag.name, tag.number) not in run.tags]
+        tags = [tag for tag in _tags_of(commit, self.seal) if (tag.name, tag.number) not in run.tags]
         self._keep_chunks(row.family, commit.chunks)
         letters = _letters_after(run.letters, commit)
         minus = [*([] if was is None else [was.check]), *(letter.check for letter in run.letters.values())]
@@ -310,7 +341,7 @@ class MemoryBackend(NoOrders):
             self._refuse_if_held(entry.row)
             if entry.row.check != row.check:
                 raise Conflict(f"run {row.id!r} moved on since it was read; it was not deleted")
-            tombstone = Tombstone.of(entry.place, row, clocks.clock.now_us())
+            tombstone = Tombstone.of(entry.place, row, clocks.clock.now_us(), self.seal)
             total = shift(data.total, entry.checks(), [tombstone.check])
             del data.runs[row.id]
             data.total, data.writes = total, data.writes + 1
@@ -354,7 +385,7 @@ class MemoryBackend(NoOrders):
         data = self._open()
         with data.lock:
             checks = [check for run in data.runs.values() for check in run.checks()]
-            facts = [fact_check(name, value) for name, value in data.facts.items()]
+            facts = [fact_check(name, value, self.seal) for name, value in data.facts.items()]
             found = shift(ZERO, [], [*checks, *(tombstone.check for tombstone in data.tombstones), *facts])
             gone = len(data.tombstones) + deleted_places.count(
                 v for name, v in data.facts.items() if name.startswith(deleted_places.PREFIX)
@@ -475,7 +506,7 @@ class MemoryBackend(NoOrders):
             taken: list[Claimed] = []
             for run in data.queues.choose(list(data.runs.values()), claim, data.facts):
                 queue, before, deaths = run.waiting.task.queue, run.row.worker, run.waiting.deaths
-                if run.row.digest() != run.row.check:
+                if run.row.digest(self.seal) != run.row.check:
                     taken.append(Claimed(run.row.id, queue, None, before, deaths))
                     continue
                 data.workers[claim.worker.id] = replace(claim.worker)
@@ -556,9 +587,9 @@ class MemoryBackend(NoOrders):
 
     def _reseal(self, entry: _Run, epoch: int, worker: str | None, since: int) -> RunRow:
         before = entry.row
-        if before.digest() != before.check:
+        if before.digest(self.seal) != before.check:
             raise DamagedRun(f"the row of run {before.id!r} does not match its digest")
-        entry.row = before.sealed(epoch=epoch, worker=worker, since=since)
+        entry.row = before.sealed(self.seal, epoch=epoch, worker=worker, since=since)
         self._data.total = shift(self._data.total, [before.check], [entry.row.check])
         self._data.writes += 1
         self._data.queues.settle(entry)
@@ -584,7 +615,7 @@ def _letters_after(letters: dict[str, Letter], commit: Commit) -> dict[str, Lett
     return left
 
 
-def _tags_of(commit: Commit) -> list[Tag]:
+def _tags_of(commit: Commit, seal: Seal) -> list[Tag]:
     """The tags that the checkpoints of a commit carry."""
     checkpoints = (record for record in commit.records if record.kind == Kind.CHECKPOINT)
-    return [Tag.make(commit.run.key, name, record.number, record.at) for record in checkpoints for name in record.tags]
+    return [Tag.make(commit.run.key, name, record.number, record.at, seal) for record in checkpoints for name in record.tags]

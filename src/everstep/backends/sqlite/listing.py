@@ -126,7 +126,7 @@ def _count(cursor: apsw.Cursor, one: _Filter) -> int:
     return int(count)
 
 
-_COLUMNS = "r.id, r.kind, r.epoch, r.at, r.number, r.note, r.tags, r.meta, r.digest, r.body_digest, r.body"
+_COLUMNS = "r.id, r.kind, r.epoch, r.at, r.number, r.note, r.tags, r.meta, r.own, r.labels, r.digest, r.body_digest, r.body"
 _HAS_TAG = "EXISTS (SELECT 1 FROM tags g WHERE g.run = ? AND g.name = ? AND g.number = r.number)"
 _HAS_META = "EXISTS (SELECT 1 FROM json_each(r.meta) j WHERE j.key = ? AND j.type = ? AND j.atom IS ?)"
 _HAS_NUMBER = "EXISTS (SELECT 1 FROM json_each(r.meta) j WHERE j.key = ? AND j.type IN ('integer', 'real') AND j.atom = ?)"

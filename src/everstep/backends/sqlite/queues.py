@@ -109,7 +109,7 @@ def _is_created(transaction: Transaction, commit: Commit) -> bool:
 
 def _room(transaction: Transaction, queue: str, now: int) -> Room:
     found = transaction.rows("fact", (LIMITS + queue,))
-    limits = Limits.parse(fact_from(found[0])[1] if found else None)
+    limits = Limits.parse(fact_from(found[0], transaction.seal)[1] if found else None)
     if limits.none:
         return Room(limits, 0, {}, 0)
     held = dict(transaction.rows("held", (queue,)))

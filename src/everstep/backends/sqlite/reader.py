@@ -28,8 +28,8 @@ from everstep.backends.sqlite.rows import (  # fmt: skip
     tombstone_from,
     worker_from,
 )
-from everstep.errors import Damaged, DamagedRecord
-from everstep.records import Base, Letter, Pruned, Record, RunRow, Tag, Tombstone, Worker
+from everstep.errors import Damaged, DamagedRecord, WrongSeal
+from everstep.records import SEALED, Base, Letter, Pruned, Record, RunRow, Seal, Tag, Tombstone, Worker, fact_check, unkeyed
 
 SQL = sql_files.load("sqlite", "read")
 _lost: list[apsw.Connection] = []
@@ -48,7 +48,8 @@ def _in_order(run: str, records: list[Record], first: int, last: int) -> list[Re
 class Reader:
     """The read connections of one open store."""
 
-    def __init__(self, connect: Callable[[], apsw.Connection], path: str, idle: list[apsw.Connection]) -> None:
+    def __init__(self, connect: Callable[[], apsw.Connection], path: str, idle: list[apsw.Connection], seal: Seal = unkeyed) -> None:
+        self._seal = seal
         self._connect = connect
         self._path = path
         self._idle = idle
@@ -212,13 +213,24 @@ class Reader:
     def facts(self, prefix: str) -> dict[str, str]:
         with self.snapshot() as cursor:
             self._agreement.prove_rows(cursor)
-            return dict(map(fact_from, cursor.execute(SQL["facts"], (prefix,))))
+            return dict(fact_from(values, self._seal) for values in cursor.execute(SQL["facts"], (prefix,)))
 
     def fact(self, name: str) -> str | None:
         with self.snapshot() as cursor:
             self._agreement.prove_rows(cursor)
             found = cursor.execute(SQL["fact"], (name,)).fetchone()
-            return None if found is None else fact_from(found)[1]
+            return None if found is None else fact_from(found, self._seal)[1]
+
+    def prove_seal(self) -> bool:
+        """Refuse a store whose checks were made with another seal. False for a new one that has to be marked as keyed before anything else."""
+        with self.snapshot() as cursor:
+            found = cursor.execute(SQL["fact"], (SEALED,)).fetchone()
+            (_, writes) = cursor.execute(SQL["seen"]).fetchone() or (None, None)
+        if found is None and (self._seal is unkeyed or writes == 0):
+            return self._seal is unkeyed
+        if found is None or found[2] != fact_check(SEALED, str(found[1]), self._seal):
+            raise WrongSeal(f"{self._path} was not made with the key that it was opened with, or with none")
+        return True
 
     def abandon(self) -> bool:
         """In a forked child: close what nobody was using, and say whether that was all. What was in use is kept for ever."""

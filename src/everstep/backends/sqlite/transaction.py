@@ -35,7 +35,7 @@ from everstep.backends.sqlite.rows import (  # fmt: skip
 )
 from everstep.clock import clock
 from everstep.errors import AlreadyQueued, Conflict, Damaged, DamagedRun, LimitExceeded, LostLease, NewerFormat, NotFound, RunExists
-from everstep.records import MODULUS, Kind, Letter, Record, RunRow, Tag, Tombstone
+from everstep.records import MODULUS, Kind, Letter, Record, RunRow, Seal, Tag, Tombstone, unkeyed
 
 _SQL = sql_files.load("sqlite", "write")
 _READ = sql_files.load("sqlite", "read")
@@ -50,8 +50,9 @@ _MAX_RUNS = 1 << 32
 class Transaction:
     """The writer connection with what is gathered for the running batch."""
 
-    def __init__(self, connection: apsw.Connection) -> None:
+    def __init__(self, connection: apsw.Connection, seal: Seal = unkeyed) -> None:
         self.connection = connection
+        self.seal = seal
         self._cursor = connection.cursor()
         self._execute = self._cursor.execute
         self._changes = connection.changes
@@ -260,7 +261,7 @@ class Transaction:
 
     def _tag_record(self, pk: int, run: RunRow, record: Record) -> None:
         for name in record.tags:
-            self.add_tag(pk, record.seq, Tag.make(run.key, name, record.number, record.at))
+            self.add_tag(pk, record.seq, Tag.make(run.key, name, record.number, record.at, self.seal))
 
     def add_tag(self, pk: int, seq: int, tag: Tag) -> None:
         self._execute(_SQL["add_tag"], (pk, tag.name, tag.number, seq, tag.at, tag.key, tag.check))
@@ -303,7 +304,7 @@ class Transaction:
         if values is None:
             raise NotFound(f"there is no run {name!r}")
         row = newest_run(values, name)
-        if row.digest() != row.check:
+        if row.digest(self.seal) != row.check:
             raise DamagedRun(f"the row of run {name!r} does not match its digest")
         return values[0], row
 
@@ -327,7 +328,7 @@ class Transaction:
         self._letters.pop(pk, None)
         self._execute(_SQL["drop_records"], (pk << 31, pk << 31 | MAX_SEQ))
         self._execute(_SQL["drop_run"], (pk,))
-        tombstone = Tombstone.of(pk, row, clock.now_us())
+        tombstone = Tombstone.of(pk, row, clock.now_us(), self.seal)
         self._execute(_SQL["add_tombstone"], tombstone_values(tombstone))
         self._delta += int.from_bytes(tombstone.check)
         self._runs -= 1

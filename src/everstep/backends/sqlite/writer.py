@@ -18,6 +18,7 @@ from everstep.backends.contract.core import Done
 from everstep.backends.sqlite.errors import is_full, write_error
 from everstep.backends.sqlite.transaction import Transaction
 from everstep.errors import EverstepError, StoreBusy, StoreClosed, StoreError, StoreFailed, StoreFull
+from everstep.records import Seal, unkeyed
 from everstep.threads.guard import enter, interrupts
 from everstep.threads.wakeup import Nudge
 
@@ -44,8 +45,9 @@ def _lasting(failure: StoreFailed) -> StoreFailed:
 class Writer(group_commit.Leaders[Work]):
     """The one way to write in this process, for one store."""
 
-    def __init__(self, connect: Callable[[], apsw.Connection], path: str, seen: Callable[[int], None]) -> None:
+    def __init__(self, connect: Callable[[], apsw.Connection], path: str, seen: Callable[[int], None], seal: Seal = unkeyed) -> None:
         super().__init__()
+        self._seal = seal
         self._connect = connect
         self._path = path
         self._seen = seen
@@ -156,7 +158,7 @@ class Writer(group_commit.Leaders[Work]):
         if self._failure is not None:
             raise _lasting(StoreFailed(f"{self._path} is not written any more: {self._failure}", written="no"))
         if self._transaction is None:
-            self._transaction = Transaction(self._connect())
+            self._transaction = Transaction(self._connect(), self._seal)
         return self._transaction
 
     def _failed_before_commit(self, batch: Sequence[Work], error: Exception) -> None:

@@ -14,7 +14,7 @@ from everstep.runtime.waits.wake_callers import tell
 from everstep.snapshot.saver import Saved, Saver
 from everstep.store.chain import Chain
 from everstep.store.load import checkpoint_record
-from everstep.store.views import Checkpoint, asked_for, with_header
+from everstep.store.views import Checkpoint, asked_for, own_text
 
 if TYPE_CHECKING:
     from everstep.runtime.run import Run
@@ -62,7 +62,7 @@ def end(run: Run, ending: Ending, saved: Saved | None = None) -> Checkpoint | No
         saver.lost()
         saved = None
     _find_base(run, row)
-    chain = Chain(run._store.framer, row, row)
+    chain = Chain(run._store.framer, row, row, run._store.backend.seal)
     chain.entries(run._entries)
     chain.chunks(ending.chunks)
     unsaved = _add_last_checkpoint(run, chain, saver, ending, saved)
@@ -108,7 +108,7 @@ def _find_base(run: Run, row: RunRow) -> None:
     """A signal may have come when the program's newest checkpoint was made, and before that was noted here."""
     if signals.seen(run) is None or not row.checkpoints or run._base == row.checkpoints:
         return
-    if asked_for(checkpoint_record(run._store.backend, row, row.checkpoints).meta):
+    if asked_for(checkpoint_record(run._store.backend, row, row.checkpoints).own):
         run._base = row.checkpoints
 
 
@@ -125,7 +125,7 @@ def _add_last_checkpoint(run: Run, chain: Chain, saver: Saver, ending: Ending, s
     new = _is_new(run, saver, ending.kind)
     if new is False or (new is None and _is_empty(run, saved)):
         return None
-    chain.checkpoint(saved, None, (), with_header(None, run._header(ending.kind, None, False)))
+    chain.checkpoint(saved, own=own_text(run._header(ending.kind, None, False)))
     return None
 
 

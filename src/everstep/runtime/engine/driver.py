@@ -531,7 +531,9 @@ class Driver(Recorder):
         self._looked_at = time.monotonic()
         found = self._store.backend.letters(row.id)
         self._letters_known = len(found)
-        self._letters = {letter.name: gates.verified_letter(row, letter) for letter in found if letter.name not in self._read}
+        self._letters = {
+            letter.name: gates.verified_letter(row, letter, self._store.backend.seal) for letter in found if letter.name not in self._read
+        }
         for name in [name for name in self._letters if name.startswith("again:")]:
             address = name.removeprefix("again:")
             replay.forget(self._recorded(address))
@@ -571,7 +573,7 @@ class Driver(Recorder):
         self._steps_since = 0
         self._saved_at = time.monotonic()
         made = Checkpoint(record)
-        if asked_for(record.meta):
+        if asked_for(record.own):
             self._base = record.number
         if self._post_came(commit):
             self._look_for_letters()

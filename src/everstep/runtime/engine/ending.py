@@ -98,7 +98,9 @@ def wake_caller(store: BaseStore, row: RunRow) -> None:
     caller = store.backend.run(row.parent)
     if caller is not None and caller.status in (Status.WAITING, Status.RUNNING):  # one that runs may be about to wait for this one
         now = clock.now_us()
-        store.backend.post(Letter.make(caller.key, f"child:{row.id}", now, now, store.framer.wrap(encode(None))), caller.id)
+        store.backend.post(
+            Letter.make(caller.key, f"child:{row.id}", now, now, store.framer.wrap(encode(None)), store.backend.seal), caller.id
+        )
 
 
 def _succeeded(run: Run) -> Ending:
@@ -125,7 +127,9 @@ def _failed(run: Run, error: Exception) -> Ending:
     failures = ending.about["failures"] = 1 if dead else run._played.failures + 1
     if retry.again(failures, error):
         due = clock.now_us() + int(retry.delay_after(failures, run._chance()) * 1e6)
-        ending.letters.append(Letter.make(row.key, "retry", due, clock.now_us(), run._store.framer.wrap(encode(failures))))
+        ending.letters.append(
+            Letter.make(row.key, "retry", due, clock.now_us(), run._store.framer.wrap(encode(failures)), run._store.backend.seal)
+        )
         ending.about["retry_at"] = due
         if dead:
             ending.changes["tags"] = others

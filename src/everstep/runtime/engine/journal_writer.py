@@ -33,7 +33,7 @@ from everstep.store.chain import Chain, Entry
 from everstep.store.journal.entries import Recorded
 from everstep.store.query import check_note, check_tags, to_meta
 from everstep.store.store import BaseStore
-from everstep.store.views import with_header
+from everstep.store.views import own_text
 from everstep.threads.guard import RUN, Guard, interrupts
 
 Durability = Literal["sync", "async", "exit"]
@@ -124,7 +124,7 @@ class Recorder:
             mask = self._mask
             if mask is not None:
                 note, meta = mask.text(note), mask.meta(meta)
-            checked = check_note(note), check_tags(tags), with_header(to_meta(meta), header)
+            checked = check_note(note), check_tags(tags), to_meta(meta), own_text(header)
             if self._stale:
                 saver.lost()
                 self._stale = False
@@ -258,7 +258,7 @@ class Recorder:
         """A commit of journal entries alone."""
         row, _ = self._open()
         self._refuse_broken()
-        chain = Chain(self._store.framer, row, row)
+        chain = Chain(self._store.framer, row, row, self._store.backend.seal)
         chain.entries(self._entries)
         commit = chain.commit()
         self._entries = []

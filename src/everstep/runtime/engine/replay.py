@@ -77,7 +77,7 @@ class Playback:
             self.skip_saves = self.start.get("saves", 0)
 
     def _checkpoint(self, record: Record) -> None:
-        header = header_of(record.meta)
+        header = header_of(record.own)
         self.recent.clear()
         self.saved_at = record.at
         if "used" in header:
@@ -207,11 +207,11 @@ def after_base(backend: Backend, row: RunRow) -> Playback:
     first = 1
     if row.checkpoints:
         head = checkpoint_record(backend, row, row.checkpoints)
-        header = header_of(head.meta)
-        playback.number = row.checkpoints if asked_for(head.meta) else header.get("base", 0)
+        header = header_of(head.own)
+        playback.number = row.checkpoints if asked_for(head.own) else header.get("base", 0)
         if playback.number:
             base = head if playback.number == row.checkpoints else checkpoint_record(backend, row, playback.number)
-            header = header_of(base.meta)
+            header = header_of(base.own)
             playback.counts = dict(header.get("counts") or {})
             if header.get("many"):
                 playback.counts = _count(backend, row, base.seq)

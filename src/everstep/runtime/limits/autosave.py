@@ -18,7 +18,7 @@ from everstep.codec.values import decode, encode
 from everstep.errors import EverstepError
 from everstep.snapshot.saver import Saver
 from everstep.store.chain import Chain
-from everstep.store.views import with_header
+from everstep.store.views import own_text
 
 if TYPE_CHECKING:
     from everstep.runtime.engine.driver import Driver
@@ -94,10 +94,10 @@ class Ticker:
         saver = Saver(run._store.framer.wrap)
         mask = run._mask
         saver.begin(copy if mask is None else mask(copy))
-        chain = Chain(run._store.framer, row, row)
+        chain = Chain(run._store.framer, row, row, run._store.backend.seal)
         chain.entries(run._entries)
         trigger = run._mode.policy.due("", None, 0, self._seconds)
-        chain.checkpoint(saver.build(whole=True), None, (), with_header(None, run._header("automatic", trigger, False)))
+        chain.checkpoint(saver.build(whole=True), own=own_text(run._header("automatic", trigger, False)))
         commit = chain.commit()
         run._durable(commit)  # where saves are deferred, this one has to come after them
         run._entries = []

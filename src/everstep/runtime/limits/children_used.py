@@ -18,7 +18,7 @@ def know_children(backend: Backend, row: RunRow, account: Account) -> None:
     account.complete = True
     for child in _children(backend, row):
         if not account.knows(child.id):
-            account.know(child.id, _used(backend, verified(child)))
+            account.know(child.id, _used(backend, verified(child, backend.seal)))
 
 
 def _children(backend: Backend, row: RunRow) -> list[RunRow]:

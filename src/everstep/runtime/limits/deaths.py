@@ -103,7 +103,7 @@ def counted(store: Host, claimed: Claimed) -> Claimed:
 
 def note_death(store: Host, row: RunRow, deaths: Deaths, **changes: Any) -> RunRow:
     """Record that a driver of this run died; gives the row as it is then. The caller holds the lease."""
-    chain = Chain(store.framer, row, row)
+    chain = Chain(store.framer, row, row, store.backend.seal)
     chain.entries([taken_over(*deaths)])
     commit = chain.commit(**changes)
     store.backend.commit(commit)
@@ -125,7 +125,7 @@ def give_back(store: Host, claimed: Claimed) -> None:
 
 def bury(store: Host, row: RunRow, deaths: Deaths) -> RunRow:
     """End a run that kills its drivers: it failed, and is not tried again by itself. The caller holds the lease, and has it no more."""
-    chain = Chain(store.framer, row, row)
+    chain = Chain(store.framer, row, row, store.backend.seal)
     chain.entries([taken_over(*deaths)])
     if row.status != Status.RUNNING:
         chain.status(Status.RUNNING)

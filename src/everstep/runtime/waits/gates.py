@@ -16,7 +16,7 @@ from everstep.codec.frame import unwrap
 from everstep.codec.values import decode, encode
 from everstep.errors import BadAnswer, DamagedFrame, DamagedRun, GateTimeout, InvalidArgument, StepFailed, Waiting
 from everstep.fields import Shape
-from everstep.records import Letter, RunRow
+from everstep.records import Letter, RunRow, Seal
 from everstep.runtime.engine.context import current
 from everstep.runtime.engine.journal_writer import TROUBLE
 from everstep.runtime.steps.options import check_name
@@ -58,8 +58,8 @@ def sleep(seconds: float | None = None, *, until: datetime | float | None = None
     return current().sleep(seconds, until=until)
 
 
-def verified_letter(row: RunRow, letter: Letter) -> Letter:
-    if letter.digest() != letter.check or letter.key != row.key:
+def verified_letter(row: RunRow, letter: Letter, seal: Seal) -> Letter:
+    if letter.digest(seal) != letter.check or letter.key != row.key:
         raise DamagedRun(f"the letter {letter.name!r} to run {row.id!r} does not match its digest")
     return letter
 
@@ -231,7 +231,7 @@ def _said(letter: Letter) -> dict[str, Any]:
 def _expired(run: Driver, address: str, default: Any) -> Letter:
     said = {"value": None if default is NONE else _kept(run, default, address), "by": "timeout", "expired": default is NONE}
     now = clock.now_us()
-    return Letter.make(run._open()[0].key, f"answer:{address}", now, now, run._store.framer.wrap(encode(said)))
+    return Letter.make(run._open()[0].key, f"answer:{address}", now, now, run._store.framer.wrap(encode(said)), run._store.backend.seal)
 
 
 def _kept(run: Driver, value: Any, address: str) -> Any:
@@ -254,7 +254,9 @@ def _put_question(run: Driver, asked: Question, known: bool) -> None:
 
 def set_timer(run: Driver, address: str, due: int) -> None:
     """A letter to the run itself, which wakes it. One that is there already stays."""
-    letter = Letter.make(run._open()[0].key, f"timer:{address}", due, clock.now_us(), run._store.framer.wrap(encode(None)))
+    letter = Letter.make(
+        run._open()[0].key, f"timer:{address}", due, clock.now_us(), run._store.framer.wrap(encode(None)), run._store.backend.seal
+    )
     with run._lock:
         run._outgoing.append(letter)
 
@@ -291,7 +293,7 @@ def keep_asleep(run: Driver, address: str) -> None:
     letter = run._letters.get(f"answer:{address}")
     if letter is not None and letter.due is not None:
         run._read.append(letter.name)
-        run._outgoing.append(Letter.make(letter.key, letter.name, None, letter.at, letter.body))
+        run._outgoing.append(Letter.make(letter.key, letter.name, None, letter.at, letter.body, run._store.backend.seal))
 
 
 def drop_timer(run: Driver, address: str) -> None:

@@ -198,6 +198,10 @@ def _a_text(value: Any) -> bool:
     return value is None or type(value) is str
 
 
+def _some_bytes(value: Any) -> bool:
+    return type(value) is bytes
+
+
 def _names(value: Any) -> bool:
     return type(value) is list and all(type(one) is str for one in value)
 
@@ -256,7 +260,7 @@ _FITS: dict[str, Callable[[list[Any]], bool]] = {
     Kind.EVENT.value: _is_event,
 }  # fmt: skip
 _SAYS: dict[str, Callable[[Any], bool]] = {
-    "status": _a_text, "reason": _a_text, "workflow": _a_text, "definition": _a_text, "version": _a_text, "parent": _a_text, "steps": _names,
+    "key": _some_bytes, "family": _some_bytes, "parent_key": _some_bytes, "status": _a_text, "reason": _a_text, "workflow": _a_text, "definition": _a_text, "version": _a_text, "parent": _a_text, "steps": _names,
     "failures": _a_count, "saves": _a_count, "number": _a_count, "seconds": _a_number, "until": _a_time, "retry_at": _a_time,
     "used": lambda value: type(value) is list and len(value) == 4 and all(map(_a_number, value)),
     "result": _a_result, "input": _a_result, "edits": _edits, "error": lambda value: type(value) is dict,

@@ -138,7 +138,7 @@ class _Walk:
             bases: list[Base] = self._backend.bases(self._row.id)
         except Damaged:
             return {}
-        return {base.number: base.body for base in bases if base.digest() == base.check and base.key == self._row.key}
+        return {base.number: base.body for base in bases if base.digest(self._backend.seal) == base.check and base.key == self._row.key}
 
     def _records(self) -> Iterator[Record]:
         """The records that prove themselves, newest first."""
@@ -186,7 +186,7 @@ class _Walk:
             return "the record before it is damaged or gone, so nothing proves it"
         if record.seq == self._row.head_seq and record.digest != self._row.head_digest:
             return "it is not the one that the run row names as its head"
-        return record_fault(before.digest if before is not None else ZERO, record)
+        return record_fault(before.digest if before is not None else ZERO, record, self._row.key, self._backend.seal)
 
     def _forward(self, number: int, body: bytes | None) -> _Good | None:
         """From a base, or from the beginning, as far as it goes."""

@@ -14,7 +14,7 @@ from everstep.codec.frame import Framer, unwrap
 from everstep.codec.values import Decoder
 from everstep.errors import Damaged, EverstepError
 from everstep.fields import Shape, field, replace
-from everstep.records import Base, Kind, Pruned, Record, RunRow
+from everstep.records import Base, Kind, Pruned, Record, RunRow, Seal
 from everstep.snapshot.delta import apply
 from everstep.snapshot.loader import Fetch, Loader
 from everstep.snapshot.saver import NO_DELTA, Saver
@@ -35,6 +35,7 @@ class States(Shape):
     lost: dict[int, str]
     fetch: Fetch
     framer: Framer
+    seal: Seal
     good: set[int] = field(default_factory=set)
     needed: set[bytes] = field(default_factory=set)
     """The chunks that the bases reach."""
@@ -89,7 +90,7 @@ class States(Shape):
         assert saved.base is not None
         self.made.update(saved.chunks)
         self.needed.update(digest for digest, _ in saved.chunks)
-        bases[record.number] = Base.make(self.row.key, record.number, record.at, self.framer.wrap(saved.base))
+        bases[record.number] = Base.make(self.row.key, record.number, record.at, self.framer.wrap(saved.base), self.seal)
         return True
 
     def _value(self, number: int, bases: dict[int, Base], broken: set[int]) -> Any:
@@ -121,7 +122,7 @@ class States(Shape):
         if not ranges and not numbers:
             self.mark = None
         elif mark is None or (mark.ranges, mark.numbers, mark.key) != (ranges, numbers, self.row.key):
-            self.mark = Pruned.make(self.row.key, ranges, mark.freed if mark is not None else 0, now, numbers)
+            self.mark = Pruned.make(self.row.key, ranges, mark.freed if mark is not None else 0, now, numbers, self.seal)
 
     def _list(self, last: int, pruned: set[int]) -> None:
         """List what was there before."""

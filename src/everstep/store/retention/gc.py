@@ -99,7 +99,7 @@ class Collector:
         while True:
             rows = self._backend.runs(Query(oldest_first=True, after=self._after, limit=_AT_ONCE))
             for self._after, row in rows:
-                self._runs.setdefault(verified(row).family, []).append((self._after, row))
+                self._runs.setdefault(verified(row, self._backend.seal).family, []).append((self._after, row))
             if len(rows) < _AT_ONCE:
                 return
 
@@ -150,7 +150,7 @@ class Collector:
                 return set()
             mark = self._backend.pruned(row.id)
             try:
-                return reach.of(self._contents(verified(now)))
+                return reach.of(self._contents(verified(now, self._backend.seal)))
             except Damaged:
                 if self._ahead.forget(row.id):
                     continue  # what was read ahead may be from before a prune

@@ -13,7 +13,7 @@ from everstep.codec.frame import unwrap
 from everstep.codec.values import Decoder
 from everstep.errors import Damaged, EverstepError, StoreClosed
 from everstep.fields import Shape, field
-from everstep.records import ZERO, Kind, Pruned, Record, RunRow, record_fault
+from everstep.records import ZERO, Kind, Pruned, Record, RunRow, Seal, record_fault
 from everstep.snapshot.saver import NO_DELTA
 from everstep.store.journal.values import contents
 from everstep.store.no_collection import no_collection
@@ -82,10 +82,10 @@ class RunProof(Shape):
         return any(tombstone.place == place for tombstone in self.backend.tombstones(place - 1, 1))
 
     def _look(self, row: RunRow, beside: Beside) -> Iterator[Problem]:
-        if row.digest() != row.check:
+        if row.digest(self.backend.seal) != row.check:
             yield Problem("E503", f"run {row.id}", "its row does not match its digest")
             return
-        yield from beside.problems(row, opening=self.depth == "full")
+        yield from beside.problems(row, opening=self.depth == "full", seal=self.backend.seal)
         if self.depth == "quick":
             yield from self._head(row)
         else:
@@ -117,7 +117,7 @@ class RunProof(Shape):
             with no_collection():
                 for record in batch:
                     number += record.kind == _CHECKPOINT
-                    fault = _fault(record, before, seq, number) or _unlike_mark(record, mark)
+                    fault = _fault(record, before, seq, number, row.key, self.backend.seal) or _unlike_mark(record, mark)
                     if fault is not None:
                         yield Problem("E501", f"run {row.id}, record {record.seq}", fault)
                         if bodies is not None:
@@ -201,12 +201,12 @@ def _vanished(row: RunRow) -> Iterator[Problem]:
     yield Problem("E503", f"run {row.id}", "it is listed, but cannot be found by its id")
 
 
-def _fault(record: Record, before: bytes, seq: int, number: int) -> str | None:
+def _fault(record: Record, before: bytes, seq: int, number: int, key: bytes, seal: Seal) -> str | None:
     if record.seq != seq + 1:
         return f"records {seq + 1} to {record.seq - 1} before it are gone"
     if record.number != number:
         return f"it counts {record.number} checkpoints where there are {number}"
-    return record_fault(before, record)
+    return record_fault(before, record, key, seal)
 
 
 def _unlike_mark(record: Record, mark: Pruned | None) -> str | None:

@@ -44,7 +44,7 @@ FORMAT = 1
 _SCHEMA = sql_files.script("sqlite", "schema")  # read at import: a daemon may give up the right to read it later
 _SQL = sql_files.load("sqlite", "write")
 _READ = sql_files.load("sqlite", "read")
-SCHEMA = "dcdd574f6785dc14d6181076dcc9f59a77d9d99bf78dc1011bf27ba79688d33c"
+SCHEMA = "7ece7b3bdc5da5237c4f4451a877eb53fe5c743911e29558c7fd5adeacd92b81"
 TABLES = frozenset(re.findall(r"CREATE TABLE (\w+)", _SCHEMA))
 
 

@@ -137,7 +137,7 @@ def _of_table(rowid: int, values: list[Any]) -> Iterator[tuple[str, Any]]:
     match values:
         case [None, str(), bytes(), bytes(), *_] if len(values) == 22:
             yield "runs", rowid
-        case [None, str(), int(), int(), int(), _, _, _, bytes(), _, _]:
+        case [None, str(), int(), int(), int(), _, _, _, _, _, bytes(), _, _]:
             yield "records", rowid
         case [None, bytes() as family, bytes() as digest, _, int()] if len(family) == 16 and len(digest) == 32:
             yield "chunks", digest

@@ -36,7 +36,7 @@ from everstep.backends.sqlite.rows import (
 )
 from everstep.errors import Damaged, NewerFormat
 from everstep.fields import replace
-from everstep.records import ZERO, Base, Letter, Pruned, Record, RunRow, Tag, Tombstone
+from everstep.records import ZERO, Base, Letter, Pruned, Record, RunRow, Seal, Tag, Tombstone, unkeyed
 
 T = TypeVar("T")
 _SQL = sql_files.load("sqlite", "wreck")
@@ -47,7 +47,8 @@ _PATIENCE = 150  # reads of one range that fail before the rest of it is left to
 class SqliteWreck:
     """A store file that may be damaged in any way."""
 
-    def __init__(self, source: str | os.PathLike[str], private: str) -> None:
+    def __init__(self, source: str | os.PathLike[str], private: str, seal: Seal = unkeyed) -> None:
+        self._seal = seal
         self.path = os.path.realpath(source)
         self._witness = Witness(self.path).recall()
         try:
@@ -245,7 +246,11 @@ class SqliteWreck:
         return None
 
     def facts(self, deep: bool) -> dict[str, str]:
-        return dict(self._made(fact_from, [*self._all("facts"), *(self._carved("facts", 0, live=True) if deep else ())]))
+        return dict(
+            self._made(
+                lambda values: fact_from(values, self._seal), [*self._all("facts"), *(self._carved("facts", 0, live=True) if deep else ())]
+            )
+        )
 
     def close(self) -> None:
         if self._cursor is not None:
@@ -259,7 +264,7 @@ def _record(run: str, values: Values) -> Record:
         try:
             return record_from(run, values)
         except Damaged:
-            if values[9] is not None or values[10] is not None:
+            if values[11] is not None or values[12] is not None:
                 raise
-    known = tuple(None if value is GONE else value for value in values[:9])
+    known = tuple(None if value is GONE else value for value in values[:11])
     return replace(record_from(run, (*known, ZERO, None)), body_digest=ZERO)

@@ -33,7 +33,7 @@ from everstep.backends.sqlite.rows import (
 )
 from everstep.clock import clock
 from everstep.errors import InvalidArgument
-from everstep.records import MODULUS, Base, Kind, Letter, Pruned, Record, RunRow, Tag, Tombstone, fact_check
+from everstep.records import MODULUS, SEALED, Base, Kind, Letter, Pruned, Record, RunRow, Seal, Tag, Tombstone, fact_check, unkeyed
 from everstep.system import sync, sync_folder, sync_parents
 
 _SQL = sql_files.load("sqlite", "write")
@@ -42,7 +42,8 @@ _SQL = sql_files.load("sqlite", "write")
 class SqliteBuilder:
     """A store file in the making."""
 
-    def __init__(self, target: str | os.PathLike[str]) -> None:
+    def __init__(self, target: str | os.PathLike[str], seal: Seal = unkeyed) -> None:
+        self._seal = seal
         self.path = Path(os.path.realpath(target))
         self._refuse_taken()
         self._new = unfinished(self.path)
@@ -108,10 +109,12 @@ class SqliteBuilder:
         self._total += int.from_bytes(tombstone.check)
 
     def fact(self, name: str, value: str) -> None:
-        self._write("set_fact", [fact_values(name, value)])
-        self._total += int.from_bytes(fact_check(name, value))
+        self._write("set_fact", [fact_values(name, value, self._seal)])
+        self._total += int.from_bytes(fact_check(name, value, self._seal))
 
     def finish(self, places: int, last: int | None, feed: Iterable[Entry]) -> None:
+        if self._seal is not unkeyed:
+            self.fact(SEALED, "keyed")
         writer = FeedWriter()
         for entry in feed:
             writer.add(*entry)

@@ -28,16 +28,16 @@ SELECT pk FROM runs WHERE id = ?
 
 -- name: records
 -- A range of a chain.
-SELECT id, kind, epoch, at, number, note, tags, meta, digest, body_digest, body FROM records WHERE id BETWEEN ? AND ? ORDER BY id
+SELECT id, kind, epoch, at, number, note, tags, meta, own, labels, digest, body_digest, body FROM records WHERE id BETWEEN ? AND ? ORDER BY id
 
 -- name: newest_records
 -- The last so many of a range of a chain, newest first.
-SELECT id, kind, epoch, at, number, note, tags, meta, digest, body_digest, body FROM records WHERE id BETWEEN ? AND ?
+SELECT id, kind, epoch, at, number, note, tags, meta, own, labels, digest, body_digest, body FROM records WHERE id BETWEEN ? AND ?
 ORDER BY id DESC LIMIT ?
 
 -- name: records_of_kinds
 -- The records of some kinds (a JSON array) in a range, newest first.
-SELECT id, kind, epoch, at, number, note, tags, meta, digest, body_digest, body FROM records
+SELECT id, kind, epoch, at, number, note, tags, meta, own, labels, digest, body_digest, body FROM records
 WHERE id BETWEEN ? AND ? AND kind IN (SELECT value FROM json_each(?)) ORDER BY id DESC LIMIT ?
 
 -- name: number_from

@@ -55,6 +55,8 @@ CREATE TABLE records (
     note TEXT,
     tags TEXT,
     meta TEXT,
+    own TEXT,
+    labels BLOB,
     digest BLOB NOT NULL,
     body_digest BLOB,
     body BLOB

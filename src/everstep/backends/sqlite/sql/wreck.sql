@@ -8,7 +8,7 @@ FROM runs NOT INDEXED WHERE pk BETWEEN ? AND ? ORDER BY pk
 
 -- name: records
 -- The records between two ids.
-SELECT id, kind, epoch, at, number, note, tags, meta, digest, body_digest, body FROM records WHERE id BETWEEN ? AND ? ORDER BY id
+SELECT id, kind, epoch, at, number, note, tags, meta, own, labels, digest, body_digest, body FROM records WHERE id BETWEEN ? AND ? ORDER BY id
 
 -- name: tags
 -- All tags of a run.

@@ -66,7 +66,8 @@ UPDATE runs SET epoch = ?, worker = ?, since = ?, "check" = ? WHERE pk = ? AND "
 
 -- name: add_record
 -- One link of a chain.
-INSERT INTO records (id, kind, epoch, at, number, note, tags, meta, digest, body_digest, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO records (id, kind, epoch, at, number, note, tags, meta, own, labels, digest, body_digest, body)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: add_chunk
 -- One chunk. One that is there has the same content, unless it was damaged: then this heals it. A frame never gets shorter (see
@@ -89,7 +90,7 @@ INSERT OR REPLACE INTO pruned (run, key, ranges, freed, at, numbers, "check") VA
 
 -- name: take_record
 -- A record that has a body, without it; it is put back with a digest in its place.
-DELETE FROM records WHERE id = ? AND body IS NOT NULL RETURNING id, kind, epoch, at, number, note, tags, meta, digest
+DELETE FROM records WHERE id = ? AND body IS NOT NULL RETURNING id, kind, epoch, at, number, note, tags, meta, own, labels, digest
 
 -- name: add_base
 -- A base that prune adds.
