@@ -8,17 +8,15 @@ run. Relies on `backends.sqlite.files.format`. No installed program knows format
 from __future__ import annotations
 
 import shutil
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import apsw
 
 import everstep
-from everstep.backends import sql_files
 from everstep.backends.sqlite.feed import FeedWriter
 from everstep.backends.sqlite.files import format as sqlite_format
+from everstep.backends.sqlite.files import parts
 from everstep.backends.sqlite.files.format import Older
 from everstep.store.retention.retention import Retention
 
@@ -35,10 +33,10 @@ CREATE TABLE manifest (
 ) STRICT
 """
 _BACK = (
-    "BEGIN; ALTER TABLE manifest RENAME TO newer",
+    "BEGIN; DROP TABLE IF EXISTS feed; ALTER TABLE manifest RENAME TO newer",
     _MANIFEST,
     "INSERT INTO manifest SELECT pk, total, runs, next, latest, writes, identity FROM newer",
-    f"DROP TABLE newer; DROP TABLE feed; PRAGMA user_version = {OLD}; COMMIT;",
+    f"DROP TABLE newer; PRAGMA user_version = {OLD}; COMMIT;",
 )
 _NEWEST = "SELECT pk, (SELECT max(id) FROM records WHERE id >> 31 = runs.pk) & 2147483647 FROM runs ORDER BY pk"
 
@@ -47,6 +45,7 @@ def register() -> None:
     """Let this process know format 0."""
     connection = apsw.Connection(":memory:")
     sqlite_format.build(connection)
+    _make_all(connection)
     connection.execute(";".join(_BACK)).fetchall()
     sqlite_format.OLDER[OLD] = Older(sqlite_format.schema_digest(connection), _step)
     connection.close()
@@ -56,21 +55,23 @@ def _step(connection: apsw.Connection) -> None:
     """Give a store the manifest of format 1, and a feed of all records that are there."""
     cursor = connection.cursor()
     cursor.execute("ALTER TABLE manifest RENAME TO older").fetchall()
-    for statement in _of_format_1("manifest", "feed"):
-        cursor.execute(statement).fetchall()
+    cursor.execute(_of_format_1("manifest")).fetchall()
     feed = FeedWriter()
     newest_records: list[Any] = cursor.execute(_NEWEST).fetchall()
     for pk, newest in newest_records:
         feed.add(pk, 1, newest)
-    cursor.executemany("INSERT INTO feed VALUES (?, ?)", feed.full)
-    cursor.execute("INSERT INTO manifest SELECT pk, total, runs, next, last, ?, ?, writes, identity FROM older", (feed.blob(), feed.fed))
+    bits = sum(part.bit for part in parts.PARTS.values()) - parts.FEED.bit
+    values = (feed.blob(), feed.fed, bits)
+    cursor.execute("INSERT INTO manifest SELECT pk, total, runs, next, last, ?, ?, writes, identity, ? FROM older", values)
+    if feed.full:
+        sqlite_format.make(connection, parts.FEED, bits)
+        cursor.executemany("INSERT INTO feed VALUES (?, ?)", feed.full)
     cursor.execute("DROP TABLE older").fetchall()
 
 
-def _of_format_1(*tables: str) -> list[str]:
-    """The statements that make some tables of format 1."""
-    script = sql_files.script("sqlite", "schema")
-    return [f"CREATE TABLE {table} " + script.partition(f"CREATE TABLE {table} ")[2].partition(";")[0] for table in tables]
+def _of_format_1(table: str) -> str:
+    """The statement that makes a table of format 1."""
+    return f"CREATE TABLE {table} " + parts.CORE.script.partition(f"CREATE TABLE {table} ")[2].partition(";")[0]
 
 
 def make(path: Path) -> None:
@@ -79,11 +80,20 @@ def make(path: Path) -> None:
         fill(store)
     for left in path.parent.glob(f"{path.name}-*"):
         shutil.rmtree(left) if left.is_dir() else left.unlink()
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("PRAGMA journal_mode = DELETE")
-        connection.executescript(";".join(_BACK))
-        connection.execute("VACUUM")
-        connection.execute("PRAGMA journal_mode = WAL")
+    connection = apsw.Connection(str(path))
+    connection.execute("PRAGMA journal_mode = DELETE").fetchall()
+    _make_all(connection)
+    connection.execute(";".join(_BACK)).fetchall()
+    connection.execute("VACUUM; PRAGMA journal_mode = WAL").fetchall()
+    connection.close()
+
+
+def _make_all(connection: apsw.Connection) -> None:
+    """Make all tables: format 0 had them from the start, but for the feed."""
+    made: Any = connection.execute("SELECT parts FROM manifest").fetchone()
+    for part in parts.PARTS.values():
+        if not made[0] & part.bit:
+            connection.execute(part.script).fetchall()
 
 
 def _text(n: int) -> str:

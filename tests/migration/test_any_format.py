@@ -17,7 +17,7 @@ import everstep
 from everstep.backends.contract.core import Commit
 from everstep.backends.sqlite.backend import SqliteBackend
 from everstep.backends.sqlite.files import format as sqlite_format
-from everstep.backends.sqlite.files import store_file
+from everstep.backends.sqlite.files import parts, store_file
 from everstep.errors import Damaged, EverstepError, NotAStore, ReadOnly, RolledBack, StoreBusy
 from everstep.testing.rows import new_letter, new_run, next_commit
 from harness.faults import format_0
@@ -44,7 +44,7 @@ def test_everything_is_there_and_proven(frozen: Frozen, old: Path) -> None:
 def test_the_migrated_store_has_the_tables_of_a_new_one(old: Path) -> None:
     SqliteBackend(old).close()
     connection = apsw.Connection(str(old))
-    assert sqlite_format.schema_digest(connection) == sqlite_format.SCHEMA
+    assert parts.are_right(connection)
     connection.close()
 
 
@@ -55,7 +55,7 @@ def test_the_migration_changes_no_row_that_was_there(old: Path) -> None:
     for name in set(before) - {"manifest"}:
         assert after[name] == before[name]
     ((_, *was, writes, identity),) = before["manifest"]
-    ((_, *now, _feed, _fed, still, same),) = after["manifest"]
+    ((_, *now, _feed, _fed, still, same, _parts),) = after["manifest"]
     assert (now, still, same) == (was, writes, identity)
 
 
@@ -115,14 +115,14 @@ backend.close()
 
 
 def test_one_who_looks_while_another_migrates_sees_one_format(old: Path, frozen: Frozen, monkeypatch: pytest.MonkeyPatch) -> None:
-    original = store_file.schema_digest
+    original = store_file.has_its_tables
 
-    def late(connection: apsw.Connection) -> str:
-        monkeypatch.setattr(store_file, "schema_digest", original)
+    def late(connection: apsw.Connection, format: int) -> bool:
+        monkeypatch.setattr(store_file, "has_its_tables", original)
         SqliteBackend(old).close()  # between the look at the version and the one at the tables
-        return original(connection)
+        return original(connection, format)
 
-    monkeypatch.setattr(store_file, "schema_digest", late)
+    monkeypatch.setattr(store_file, "has_its_tables", late)
     SqliteBackend(old).close()
     frozen.has_arrived(old)
 

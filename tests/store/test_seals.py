@@ -16,7 +16,7 @@ from everstep.backends.memory import backend as memory
 from everstep.backends.registry import open_backend
 from everstep.errors import Damaged, InvalidArgument, WrongSeal
 from everstep.records import ZERO, Seal, record_fault, unkeyed
-from everstep.store.repair.repair import repair
+from everstep.store.repair.repair import repair_sealed
 from everstep.store.retention.retention import Retention
 
 SOURCE = Path(everstep.__file__).parent
@@ -162,7 +162,7 @@ def test_a_row_that_was_sealed_without_the_key_is_damage(tmp_path: Path) -> None
 def test_a_keyed_store_is_repaired_with_its_key(tmp_path: Path) -> None:
     with everstep.open(tmp_path / "s.db", seal=OURS) as store:
         fill(store)
-    done = repair(tmp_path / "s.db", tmp_path / "new.db", seal=OURS)
+    done = repair_sealed(tmp_path / "s.db", tmp_path / "new.db", OURS)
     assert done.ok, done
     with everstep.open(tmp_path / "new.db", seal=OURS) as store:
         assert store.verify("full").ok

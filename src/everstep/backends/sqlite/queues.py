@@ -94,7 +94,7 @@ def create(transaction: Transaction, asked: tuple[Sequence[Commit], frozenset[st
     """Create runs, all or none. Other writers share the transaction, so the only refusal of the whole comes before the first write."""
     commits, known = asked
     for commit in commits:
-        if commit.run.id not in known and transaction.has(commit.run.id):
+        if commit.run.id not in known and transaction.has_run(commit.run.id):
             raise RunExists(f"a run {commit.run.id!r} exists already")
     return [_is_created(transaction, commit) for commit in commits]
 

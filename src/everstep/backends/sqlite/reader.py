@@ -15,8 +15,9 @@ import apsw
 
 from everstep.backends import sql_files
 from everstep.backends.contract.core import MAX_SEQ, Manifest
-from everstep.backends.sqlite.agreement import Agreement, prove_tags
+from everstep.backends.sqlite.agreement import REMEDY, Agreement, prove_tags
 from everstep.backends.sqlite.errors import read_error
+from everstep.backends.sqlite.files import parts
 from everstep.backends.sqlite.rows import (  # fmt: skip
     base_from,
     fact_from,
@@ -32,6 +33,8 @@ from everstep.errors import Damaged, DamagedRecord, WrongSeal
 from everstep.records import SEALED, Base, Letter, Pruned, Record, RunRow, Seal, Tag, Tombstone, Worker, fact_check, unkeyed
 
 SQL = sql_files.load("sqlite", "read")
+_BEGIN, _SCHEMA_VERSION = SQL["begin"], SQL["schema_version"]
+_FRESH = object()
 _lost: list[apsw.Connection] = []
 
 
@@ -54,6 +57,7 @@ class Reader:
         self._path = path
         self._idle = idle
         self._busy: set[apsw.Connection] = set()
+        self._schemas: dict[apsw.Connection, Any] = dict.fromkeys(idle, _FRESH)
         self._closed = False
         self._agreement = Agreement()
 
@@ -64,14 +68,18 @@ class Reader:
             connection = self._idle.pop()
         except IndexError:
             connection = self._connect()
+            self._schemas[connection] = _FRESH
         self._busy.add(connection)
         try:
             cursor = connection.cursor()
-            cursor.execute(SQL["begin"])
+            cursor.execute(_BEGIN)
+            if cursor.execute(_SCHEMA_VERSION).fetchone() != self._schemas.get(connection):
+                self._catch_up(cursor)
             yield cursor
             cursor.execute(SQL["end"])
         except BaseException as error:
             self._busy.discard(connection)
+            self._schemas.pop(connection, None)
             connection.close(True)
             raise read_error(error, self._path) from error
         self._busy.discard(connection)
@@ -79,6 +87,21 @@ class Reader:
             connection.close(True)
         else:
             self._idle.append(connection)
+
+    def _catch_up(self, cursor: apsw.Cursor) -> None:
+        """Tables were made since this connection read: have it find them. Ends in a snapshot that has all tables which its manifest names."""
+        connection, version = cursor.connection, cursor.execute(_SCHEMA_VERSION).fetchone()
+        if self._schemas.get(connection) is _FRESH:  # nothing was prepared yet
+            self._schemas[connection] = version
+            return
+        while version != self._schemas.get(connection):
+            cursor.execute(SQL["end"])
+            parts.catch_up(connection)
+            self._schemas[connection] = version
+            cursor.execute(_BEGIN)
+            version = cursor.execute(_SCHEMA_VERSION).fetchone()
+        if parts.vanished(cursor):
+            raise Damaged("the store is damaged: tables that its manifest names are gone", remedy=REMEDY)
 
     def run(self, run: str) -> RunRow | None:
         with self.snapshot() as cursor:
@@ -242,6 +265,7 @@ class Reader:
         self._closed = True
         while self._idle:
             self._idle.pop().close()
+        self._schemas.clear()
 
 
 def find(cursor: apsw.Cursor, run: str) -> int | None:

@@ -27,11 +27,16 @@ _KEPT = ("retention", LIMITS, "schedule:", "fired:", PREFIX)  # what people have
 _MOST_UNKNOWN = 10_000  # places in a row that nothing tells of: what comes after more than that is a damaged number
 
 
-def repair(source: str | os.PathLike[str], target: str | os.PathLike[str], *, seal: Seal = unkeyed) -> Repaired:
+def repair(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> Repaired:
     """Write a new store at `target` with all that is provably good of the one at `source`, which is only read.
 
     Works also where the source cannot be opened any more. What is lost stands in `.lost`; `str()` of it is for people.
     """
+    return repair_sealed(source, target, unkeyed)
+
+
+def repair_sealed(source: str | os.PathLike[str], target: str | os.PathLike[str], seal: Seal) -> Repaired:
+    """The same of a store whose digests may be keyed; those of the new one are made with the same seal."""
     builder = open_builder(target, seal)
     try:
         wreck = open_wreck(source, builder.private, seal)

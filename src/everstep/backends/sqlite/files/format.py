@@ -18,7 +18,8 @@ Format 1 (sql/schema.sql; application_id 0x45565354 "EVST", user_version 1, page
     run_tags, run_meta   the tags and scalar meta values of runs once more, for listing
     workers    who holds leases, and until when
     manifest   one row: sum of all checks, number of runs, the next pk, the pk of the run that was committed to last, the end of the
-               feed, how often the store was written, and 16 random bytes that tell it from every other store
+               feed, how often the store was written, 16 random bytes that tell it from every other store, and which parts were made
+Runs, records, workers and the manifest are there from the start; the other tables are made with their first use (`parts`).
 A commit of one checkpoint changes one leaf of records, one of runs and that of the manifest; no index.
 
 Format 1 is the first one, so `OLDER` is empty. A later format adds the one before it there, with the digest of its tables and the step that leads
@@ -29,7 +30,6 @@ several that begin at once, the first one does it.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable
 from hashlib import sha256
 from typing import Any, NamedTuple
@@ -37,15 +37,14 @@ from typing import Any, NamedTuple
 import apsw
 
 from everstep.backends import sql_files
+from everstep.backends.sqlite.files import parts
+from everstep.backends.sqlite.files.parts import Part
 from everstep.system import needs_full_sync
 
 APPLICATION_ID = 0x45565354
 FORMAT = 1
-_SCHEMA = sql_files.script("sqlite", "schema")  # read at import: a daemon may give up the right to read it later
 _SQL = sql_files.load("sqlite", "write")
 _READ = sql_files.load("sqlite", "read")
-SCHEMA = "7ece7b3bdc5da5237c4f4451a877eb53fe5c743911e29558c7fd5adeacd92b81"
-TABLES = frozenset(re.findall(r"CREATE TABLE (\w+)", _SCHEMA))
 
 
 class Older(NamedTuple):
@@ -58,11 +57,14 @@ class Older(NamedTuple):
 OLDER: dict[int, Older] = {}
 
 
-def schema_of(format: int) -> str | None:
-    """The digest of the tables and indexes that a format has; None for a format that this program does not know."""
-    if format == FORMAT:
-        return SCHEMA
-    return OLDER[format].schema if format in OLDER else None
+def is_known(format: int) -> bool:
+    """Whether this program can read a format, or bring a store from it to its own."""
+    return format == FORMAT or format in OLDER
+
+
+def has_its_tables(connection: apsw.Connection, format: int) -> bool:
+    """Whether a store has the tables and indexes of a format that is known, and no others."""
+    return parts.are_right(connection) if format == FORMAT else schema_digest(connection) == OLDER[format].schema
 
 
 def schema_digest(connection: apsw.Connection) -> str:
@@ -82,10 +84,17 @@ def build(connection: apsw.Connection) -> None:
         sync_fully(connection)
     connection.execute("PRAGMA page_size = 4096; PRAGMA auto_vacuum = INCREMENTAL; PRAGMA synchronous = FULL").fetchall()
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {FORMAT}").fetchall()
-    connection.execute(f"BEGIN; {_SCHEMA}").fetchall()
+    connection.execute(f"BEGIN; {parts.CORE.script}").fetchall()
     connection.execute(_SQL["set_identity"], (os.urandom(16),))
     connection.execute(_SQL["commit"])
     connection.execute("PRAGMA journal_mode = WAL").fetchall()
+
+
+def make(connection: apsw.Connection, part: Part, made: int) -> int:
+    """Make the tables of a part in a transaction of the caller; gives the bits of all parts that are there by then."""
+    connection.execute(part.script).fetchall()
+    connection.execute(_SQL["set_parts"], (made | part.bit,))
+    return made | part.bit
 
 
 def migrate(connection: apsw.Connection) -> None:

@@ -145,7 +145,7 @@ def _of_table(rowid: int, values: list[Any]) -> Iterator[tuple[str, Any]]:
             yield "pruned", rowid
         case [None, str(), bytes(), bytes(), int(), int(), int(), bytes(), int(), bytes()]:
             yield "tombstones", rowid
-        case [None, bytes() as total, int(), int(), *_] if rowid == 1 and len(values) == 9 and len(total) == 32:
+        case [None, bytes() as total, int(), int(), *_] if rowid == 1 and len(values) == 10 and len(total) == 32:
             yield "manifest", 1
         case [None, bytes()]:
             yield "feed", rowid

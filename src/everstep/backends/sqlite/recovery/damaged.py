@@ -19,7 +19,8 @@ from everstep.backends.contract.core import MAX_SEQ
 from everstep.backends.contract.recovery import Entry, Feed, Summary
 from everstep.backends.sqlite.feed import length, proven
 from everstep.backends.sqlite.files.create import folder_error
-from everstep.backends.sqlite.files.format import FORMAT, TABLES
+from everstep.backends.sqlite.files.format import FORMAT
+from everstep.backends.sqlite.files.parts import TABLES, attach
 from everstep.backends.sqlite.files.rollback_guard import Witness
 from everstep.backends.sqlite.recovery.carve import GONE, Carver
 from everstep.backends.sqlite.recovery.pages import Pages
@@ -74,6 +75,8 @@ class SqliteWreck:
                 (apsw.SQLITE_DBCONFIG_DEFENSIVE, 1),
             ):
                 connection.config(setting, value)
+            with suppress(apsw.Error):  # tables that cannot be read: then no statement finds anything
+                attach(connection)
             return connection.cursor()
         except apsw.Error:
             return None
@@ -134,7 +137,7 @@ class SqliteWreck:
         return list(dict.fromkeys([*self._all("manifest"), *(self._carved("manifest", 1) if deep else ())]))
 
     def _summary(self, values: Values) -> Summary:
-        _, total, _, following, last, _, _, writes, identity = values
+        _, total, _, following, last, _, _, writes, identity, _ = values
         seen = self._witness.writes if self._witness is not None and self._witness.identity == identity else 0
         return Summary(
             total if type(total) is bytes else None,

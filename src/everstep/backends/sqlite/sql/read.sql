@@ -190,7 +190,15 @@ SELECT name, value, "check" FROM facts WHERE substr(name, 1, length(?1)) = ?1 OR
 
 -- name: schema
 -- Every table and index; as bytes, because a damaged one may be no text.
-SELECT CAST(type AS BLOB), CAST(name AS BLOB), CAST(tbl_name AS BLOB), CAST(coalesce(sql, '') AS BLOB) FROM sqlite_schema
+SELECT CAST(type AS BLOB), CAST(name AS BLOB), CAST(tbl_name AS BLOB), CAST(coalesce(sql, '') AS BLOB) FROM main.sqlite_schema
+
+-- name: parts
+-- Which parts of the tables were made, a bit for each.
+SELECT parts FROM manifest WHERE pk = 1
+
+-- name: schema_version
+-- How often the tables were changed.
+PRAGMA main.schema_version
 
 -- name: seen
 -- Which store this is, and how often it was written.
@@ -198,7 +206,7 @@ SELECT identity, writes FROM manifest WHERE pk = 1
 
 -- name: manifest_page
 -- The page of the manifest, to find it in the WAL.
-SELECT rootpage FROM sqlite_schema WHERE name = 'manifest'
+SELECT rootpage FROM main.sqlite_schema WHERE name = 'manifest'
 
 -- name: total
 -- The sum in the manifest.

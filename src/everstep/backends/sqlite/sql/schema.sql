@@ -1,4 +1,7 @@
--- Format 1 of a store in SQLite. src/everstep/backends/sqlite/files/format.py explains the tables.
+-- Format 1 of a store in SQLite. src/everstep/backends/sqlite/files/format.py explains the tables, and parts.py when each part is made.
+
+-- part: core
+-- What every store has from the start.
 
 CREATE TABLE runs (
     pk INTEGER PRIMARY KEY,
@@ -26,25 +29,7 @@ CREATE TABLE runs (
 ) STRICT;
 
 CREATE INDEX runs_status ON runs (status, pk);
-CREATE INDEX runs_workflow ON runs (workflow, pk) WHERE workflow IS NOT NULL;
-CREATE INDEX runs_session ON runs (session, pk) WHERE session IS NOT NULL;
-CREATE INDEX runs_parent ON runs (parent, pk) WHERE parent IS NOT NULL;
-CREATE INDEX runs_family ON runs (family);
 CREATE INDEX runs_order ON runs (pk, created_at, id);
-CREATE INDEX runs_note ON runs (pk, note) WHERE note IS NOT NULL;
-
-CREATE TABLE run_tags (
-    tag TEXT NOT NULL,
-    pk INTEGER NOT NULL,
-    PRIMARY KEY (tag, pk)
-) STRICT, WITHOUT ROWID;
-
-CREATE TABLE run_meta (
-    key TEXT NOT NULL,
-    value TEXT NOT NULL,
-    pk INTEGER NOT NULL,
-    PRIMARY KEY (key, value, pk)
-) STRICT, WITHOUT ROWID;
 
 CREATE TABLE records (
     id INTEGER PRIMARY KEY,
@@ -62,6 +47,35 @@ CREATE TABLE records (
     body BLOB
 ) STRICT;
 
+CREATE TABLE workers (
+    id TEXT PRIMARY KEY,
+    host TEXT NOT NULL,
+    pid INTEGER NOT NULL,
+    boot TEXT NOT NULL,
+    started_at INTEGER NOT NULL,
+    expires_boot INTEGER NOT NULL,
+    expires_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE manifest (
+    pk INTEGER PRIMARY KEY CHECK (pk = 1),
+    total BLOB NOT NULL,
+    runs INTEGER NOT NULL,
+    next INTEGER NOT NULL,
+    latest INTEGER,
+    feed BLOB NOT NULL,
+    fed INTEGER NOT NULL,
+    writes INTEGER NOT NULL,
+    identity BLOB NOT NULL,
+    parts INTEGER NOT NULL
+) STRICT;
+
+-- The feed is the blob of one without entries that ends at position 0.
+INSERT INTO manifest VALUES (1, zeroblob(32), 0, 1, NULL, x'af5570f5a1810b7a', 0, 0, x'', 0);
+
+-- part: chunks
+-- With the first base.
+
 CREATE TABLE chunks (
     pk INTEGER PRIMARY KEY,
     family BLOB NOT NULL,
@@ -71,6 +85,25 @@ CREATE TABLE chunks (
 ) STRICT;
 
 CREATE UNIQUE INDEX chunks_name ON chunks (family, digest);
+
+-- part: listing
+-- With the first run that has a tag or metadata.
+
+CREATE TABLE run_tags (
+    tag TEXT NOT NULL,
+    pk INTEGER NOT NULL,
+    PRIMARY KEY (tag, pk)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE run_meta (
+    key TEXT NOT NULL,
+    value TEXT NOT NULL,
+    pk INTEGER NOT NULL,
+    PRIMARY KEY (key, value, pk)
+) STRICT, WITHOUT ROWID;
+
+-- part: tags
+-- With the first tag on a checkpoint.
 
 CREATE TABLE tags (
     run INTEGER NOT NULL,
@@ -85,15 +118,8 @@ CREATE TABLE tags (
 
 CREATE INDEX tags_number ON tags (run, number, name);
 
-CREATE TABLE workers (
-    id TEXT PRIMARY KEY,
-    host TEXT NOT NULL,
-    pid INTEGER NOT NULL,
-    boot TEXT NOT NULL,
-    started_at INTEGER NOT NULL,
-    expires_boot INTEGER NOT NULL,
-    expires_at INTEGER NOT NULL
-) STRICT, WITHOUT ROWID;
+-- part: letters
+-- With the first letter.
 
 CREATE TABLE letters (
     run INTEGER NOT NULL,
@@ -108,10 +134,16 @@ CREATE TABLE letters (
 
 CREATE INDEX letters_due ON letters (due) WHERE due IS NOT NULL;
 
+-- part: feed
+-- With the first part of the feed that is full.
+
 CREATE TABLE feed (
     first INTEGER PRIMARY KEY,
     entries BLOB NOT NULL
 ) STRICT;
+
+-- part: pruned
+-- With the first pruning.
 
 CREATE TABLE pruned (
     run INTEGER PRIMARY KEY,
@@ -133,6 +165,11 @@ CREATE TABLE bases (
     PRIMARY KEY (run, number)
 ) STRICT, WITHOUT ROWID;
 
+-- part: tombstones
+-- With the first deletion, which asks who else is of a family.
+
+CREATE INDEX runs_family ON runs (family);
+
 CREATE TABLE tombstones (
     pk INTEGER PRIMARY KEY,
     id TEXT NOT NULL,
@@ -146,11 +183,17 @@ CREATE TABLE tombstones (
     "check" BLOB NOT NULL
 ) STRICT;
 
+-- part: facts
+-- With the first fact.
+
 CREATE TABLE facts (
     name TEXT PRIMARY KEY,
     value TEXT NOT NULL,
     "check" BLOB NOT NULL
 ) STRICT, WITHOUT ROWID;
+
+-- part: queues
+-- With the first run that is enqueued.
 
 CREATE TABLE tasks (
     run INTEGER PRIMARY KEY,
@@ -185,17 +228,22 @@ CREATE TABLE ticks (
     PRIMARY KEY (queue, minute)
 ) STRICT, WITHOUT ROWID;
 
-CREATE TABLE manifest (
-    pk INTEGER PRIMARY KEY CHECK (pk = 1),
-    total BLOB NOT NULL,
-    runs INTEGER NOT NULL,
-    next INTEGER NOT NULL,
-    latest INTEGER,
-    feed BLOB NOT NULL,
-    fed INTEGER NOT NULL,
-    writes INTEGER NOT NULL,
-    identity BLOB NOT NULL
-) STRICT;
+-- part: workflows
+-- With the first run of a workflow.
 
--- The feed is the blob of one without entries that ends at position 0.
-INSERT INTO manifest VALUES (1, zeroblob(32), 0, 1, NULL, x'af5570f5a1810b7a', 0, 0, x'');
+CREATE INDEX runs_workflow ON runs (workflow, pk) WHERE workflow IS NOT NULL;
+
+-- part: sessions
+-- With the first run that has a session.
+
+CREATE INDEX runs_session ON runs (session, pk) WHERE session IS NOT NULL;
+
+-- part: parents
+-- With the first fork or child run.
+
+CREATE INDEX runs_parent ON runs (parent, pk) WHERE parent IS NOT NULL;
+
+-- part: notes
+-- With the first run that has a note.
+
+CREATE INDEX runs_note ON runs (pk, note) WHERE note IS NOT NULL;

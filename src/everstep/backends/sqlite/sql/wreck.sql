@@ -36,7 +36,7 @@ SELECT frame FROM chunks WHERE family = ? AND digest = ?
 
 -- name: manifest
 -- The manifest.
-SELECT pk, total, runs, next, latest, feed, fed, writes, identity FROM manifest WHERE pk = 1
+SELECT pk, total, runs, next, latest, feed, fed, writes, identity, parts FROM manifest WHERE pk = 1
 
 -- name: feed_before
 -- The part of the feed that begins before a position.
@@ -52,4 +52,4 @@ PRAGMA user_version
 
 -- name: tables
 -- Which tables there are.
-SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%'
+SELECT name FROM main.sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%'

@@ -14,7 +14,7 @@ ROLLBACK
 
 -- name: manifest
 -- The manifest row, with the primary key that the next run gets and the end of the feed.
-SELECT total, runs, next, latest, feed, fed, writes FROM manifest WHERE pk = 1
+SELECT total, runs, next, latest, feed, fed, writes, parts FROM manifest WHERE pk = 1
 
 -- name: format
 -- Which format the store has by now.
@@ -27,6 +27,10 @@ UPDATE manifest SET total = ?, runs = ?, next = ?, latest = ?, feed = ?, fed = ?
 -- name: set_identity
 -- What tells this store from every other one.
 UPDATE manifest SET identity = ? WHERE pk = 1
+
+-- name: set_parts
+-- Which parts of the tables were made by now.
+UPDATE manifest SET parts = ? WHERE pk = 1
 
 -- name: add_feed
 -- A full part of the feed.
@@ -169,10 +173,17 @@ UPDATE workers SET expires_boot = ?, expires_at = ? WHERE id = ?
 -- A worker that is known to be dead.
 DELETE FROM workers WHERE id = ?
 
--- name: checks
--- What leaves the manifest with a run, besides its row.
-SELECT "check" FROM tags WHERE run = ?1 UNION ALL SELECT "check" FROM letters WHERE run = ?1
-UNION ALL SELECT "check" FROM pruned WHERE run = ?1 UNION ALL SELECT "check" FROM bases WHERE run = ?1
+-- name: tag_checks
+-- What leaves the manifest with the tags of a run.
+SELECT "check" FROM tags WHERE run = ?
+
+-- name: letter_checks
+-- What leaves the manifest with its letters.
+SELECT "check" FROM letters WHERE run = ?
+
+-- name: pruned_checks
+-- What leaves the manifest with its prune mark and its added bases.
+SELECT "check" FROM pruned WHERE run = ?1 UNION ALL SELECT "check" FROM bases WHERE run = ?1
 
 -- name: drop_run
 -- The row of a run.
