@@ -83,7 +83,7 @@ def are_right(connection: apsw.Connection | apsw.Cursor) -> bool:
 
 def vanished(cursor: apsw.Cursor) -> bool:
     """Whether a part that the manifest names has lost a table. For a store that was right when it was opened."""
-    names = {_text(name) for _, name, _, _ in cursor.execute(_SCHEMA)}  # type: ignore[arg-type]
+    names = {_text(name) for _, name, _, _ in cursor.execute(_SCHEMA)}
     noted: Any = cursor.execute(_NOTED).fetchone()
     made = noted[0] if noted is not None and type(noted[0]) is int else 0
     return any(name not in names for part in PARTS.values() if part.bit & made for _, name, _, _ in part.objects)
