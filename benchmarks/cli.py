@@ -21,10 +21,9 @@ from benchmarks.table import Bar, Line
 from benchmarks.table import ms as show
 from benchmarks.timing import ms, settle
 from everstep.backends.contract.core import Commit
-from everstep.codec.values import encode
 from everstep.records import Status
 from everstep.store.chain import Chain, Entry, new_row
-from everstep.store.journal.entries import pack_body
+from everstep.store.journal.entries import EventEntry, pack
 
 RECORDS = 10
 REAL_TURNS = 1_000
@@ -84,7 +83,7 @@ def _filled(options: Options) -> str:
 
 
 def _commits(store: everstep.Store, count: int) -> Iterator[Commit]:
-    entry = Entry("event", pack_body(["custom:turn", encode({"text": "word " * 12})]), None)
+    entry = Entry("event", pack(EventEntry.of("custom:turn", {"text": "word " * 12})), None)
     return (_commit(store, i, entry) for i in range(count))
 
 

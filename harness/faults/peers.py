@@ -23,7 +23,7 @@ PEERS = (
     Peer("flips", "DBOS", "28 to 32 %"),
     Peer("flips", "Burr", "69 %"),
     Peer("flips", "Kaizen", "19 %"),
-    Peer("power", "agent-framework", "went back to an older state without a word in 55 of 114 states"),
+    Peer("power", "agent-framework", "silently went back to an older state in 55 of 114 states"),
     Peer("writers", "LangGraph", "lost 66 of 200 updates without an error"),
     Peer("takeovers", "LangGraph", "the stale state became the newest, and 3 of 4 nodes ran twice"),
     Peer("clocks", "LangGraph", "returned the old state as the newest after the clock was set back a day"),

@@ -150,18 +150,18 @@ def document(ran: list[Ran], seed: int) -> str:
         for each in ran
     ]
     parts = [
-        "# Trust: what was tried, and what came of it",
-        "Every promise of [guarantees.md](guarantees.md) has a harness that tries to break it. This page is written by one command, which anybody can run:",
+        "# Trust: fault injection results",
+        "Every promise of [guarantees.md](guarantees.md) has a harness that tries to break it. One command writes this page, and you can run it yourself:",
         f"```sh\npip install 'everstep[dev]'\npython -m harness.faults --deep --seed {seed}\n```",
         f"The counts are those of everstep {everstep.__version__} on SQLite {apsw.sqlite_lib_version()}, Python {platform.python_version()}, {platform.system()}.",
         "## Counts",
         "| harness | form | " + " | ".join(COLUMNS) + " | canaries |\n" + "|---" * (len(COLUMNS) + 3) + "|\n" + "\n".join(rows),
         _WORDS,
-        "## Beside others",
-        "What other libraries did in the same tests, each measured once, with its release of autumn 2026.",
+        "## Other libraries",
+        "Results of other libraries in the same tests, each measured once, with its release of autumn 2026.",
         "| test | others | everstep |\n|---|---|---|\n" + "\n".join(_beside(ran)),
         "## Searches of the test suite",
-        "Each has a canary, too, and a deeper form with `EVERSTEP_DEEP=1`.",
+        "Each search has a canary, too, and a longer form with `EVERSTEP_DEEP=1`.",
         table(),
         "## What each harness does",
         *(f"### {each.name}\n\n{_paragraphs(each.about)}" for each in ran),
@@ -169,10 +169,10 @@ def document(ran: list[Ran], seed: int) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-_WORDS = """*form*: how much of a harness was run for this page. *tried*: faults that really fired. *held*: everything was as promised. *detected*: an error said what is damaged, or that nothing was
-written. *lost*: an acknowledged save was gone. *wrong*: a read returned what was never saved there, or a write was accepted that must not
-be. *missing*: a run was missing, and nothing said so. *leftovers*: files stayed after the next open. A *canary* is a store that is broken on
-purpose: a harness that does not catch it has proved nothing, and its run is not good."""
+_WORDS = """*form*: how much of a harness was run for this page. *tried*: faults that really fired. *held*: every promise was kept. *detected*: an error named the
+damage, or said that nothing was written. *lost*: an acknowledged save was gone. *wrong*: a read returned data that was never saved there, or a write
+was accepted that should have been refused. *missing*: a run was missing, and no error said so. *leftovers*: files remained after the next open. A
+*canary* is a store that is broken on purpose: if a harness does not catch it, the harness has proved nothing, and its run does not count."""
 
 
 def _beside(ran: list[Ran]) -> Iterator[str]:

@@ -15,7 +15,7 @@ class Search(NamedTuple):
 
 SEARCHES = (
     Search(
-        "a store's file is away, or another one is in its place, beside every set of leftover files",
+        "a store's file is missing or replaced by another one, beside every set of leftover files",
         "tests/backends/test_s1_leftover_files.py",
         "192 cases: 0 acknowledged saves lost",
     ),
@@ -30,7 +30,7 @@ SEARCHES = (
     Search(
         "a store is used in the middle of a save of the same thread, at every third line",
         "tests/crash/test_s11_sweep.py",
-        "821 places on SQLite, 620 in memory: 0 hung, 0 lost",
+        "821 points on SQLite, 620 in memory: 0 hung, 0 lost",
     ),
     Search(
         "interleaved generators, tasks and threads that hold runs",
@@ -42,16 +42,20 @@ SEARCHES = (
         "tests/store/test_s13_time_travel.py",
         "6 histories on each backend in CI: 0 wrong",
     ),
-    Search("writes past the methods of live containers", "tests/live/test_s6_writes_past_methods.py", "400 lives: 0 bases that disagree"),
     Search(
-        "the server is away at any commit of random programs with handlers, tasks and children",
+        "writes that bypass the methods of live containers",
+        "tests/live/test_s6_writes_past_methods.py",
+        "400 histories: 0 bases that disagree",
+    ),
+    Search(
+        "the server is unreachable at any commit of random programs with handlers, tasks and children",
         "tests/outages/test_w1_outage_search.py",
         "120 outages: 0 runs failed, 0 finished steps called twice",
     ),
     Search(
         "random programs with handlers, races, cancellation and children, killed at every commit",
         "tests/resume/test_random_programs.py",
-        "76 programs: 0 took another way, 0 finished steps called twice",
+        "76 programs: 0 took another path, 0 finished steps called twice",
     ),
 )
 

@@ -348,10 +348,10 @@ class StoreFull(StoreError):
 
 
 class StoreFailed(StoreError):
-    """The disk reported an error; this handle writes no more."""
+    """The disk reported an error, or memory ran out inside the writer; this handle writes no more."""
 
     code = "E405"
-    remedy = "Check the disk, open the store again and look at the head before you go on."
+    remedy = "Check the disk and the memory, open the store again and look at the head before you go on."
     written: Written = "unknown"
     lasting = False
     """Whether this handle of the store writes no more, so that only opening the store again helps."""

@@ -267,7 +267,7 @@ def test_an_interrupted_leader_loses_nobodys_work_but_its_own(tmp_path: Path, mo
             raise KeyboardInterrupt
 
     with backend._writer.alone():
-        monkeypatch.setattr(backend._writer._leading, "start", lambda: None)
+        monkeypatch.setattr(backend._writer._thread, "start", lambda: None)
         for row in rows[1:]:
             backend.submit(next_commit(row), done)
         monkeypatch.undo()

@@ -1,4 +1,4 @@
-"""The threads behind a SQLite store: who waits for the writer's lock gets it, and a moment without memory ends none of them."""
+"""The threads behind a SQLite store: a thread that waits for the writer's lock gets it, and a lack of memory leaves none of them waiting."""
 
 import threading
 import time
@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from everstep.backends import group_commit
+from everstep.backends import owned_lock
 from everstep.backends.contract.core import Commit
-from everstep.backends.group_commit import Hold
+from everstep.backends.owned_lock import Guest, OwnedLock
 from everstep.backends.sqlite.backend import SqliteBackend
 from everstep.backends.sqlite.files.wal import GROW_AFTER, MERGE_FRAMES
 from everstep.backends.sqlite.writer import Writer
-from everstep.errors import StoreBusy
+from everstep.errors import StoreBusy, StoreFailed
 from everstep.runtime.engine.leases import Keeper
 from everstep.testing.rows import new_run, next_commit
 from everstep.testing.waiting import until
@@ -40,19 +40,22 @@ class OneFailure:
         return result
 
 
-class Door(Hold):
-    """A lock; something happens while it is let go for the first time."""
-
-    __slots__ = ("_meanwhile",)
+class Door(dict[int, Any]):
+    """Where a lock notes its owner; something happens while it is freed for the first time."""
 
     def __init__(self, meanwhile: Callable[[], None]):
         super().__init__()
         self._meanwhile: list[Callable[[], None]] = [meanwhile]
 
-    def let_go(self) -> None:
+    def pop(self, *args: Any) -> Any:
         while self._meanwhile:
             self._meanwhile.pop()()
-        super().let_go()
+        return super().pop(*args)
+
+
+def is_free(lock: OwnedLock) -> bool:
+    guest = Guest()
+    return lock.take(guest) and lock.release(guest)
 
 
 def idle_writer() -> Writer:
@@ -65,17 +68,16 @@ def test_a_guest_that_comes_while_the_lock_is_let_go_gets_it() -> None:
 
     def arrive() -> None:
         guest.start()
-        until(lambda: bool(writer._guests))
+        until(lambda: bool(writer._lock._guests))
         time.sleep(0.05)  # it has found the lock taken, and sleeps
 
-    writer._hold = Door(arrive)
+    writer._lock._owner = Door(arrive)
     writer.rest()
     writer.go_on()
     guest.join(PATIENCE)
     assert not guest.is_alive()
     writer.go_on()
-    assert writer._hold.take(writer)
-    writer._hold.let_go()
+    assert is_free(writer._lock)
 
 
 def test_guests_get_the_lock_one_after_the_other() -> None:
@@ -97,8 +99,7 @@ def test_guests_get_the_lock_one_after_the_other() -> None:
         guest.join(PATIENCE)
     assert not any(guest.is_alive() for guest in guests)
     assert (max(most), len(most)) == (1, 800)
-    assert writer._hold.take(writer)
-    writer._hold.let_go()
+    assert is_free(writer._lock)
 
 
 @pytest.mark.parametrize("handed", [False, True], ids=["before its turn", "when it was its turn"])
@@ -106,7 +107,7 @@ def test_an_interrupted_guest_leaves_the_lock_to_others(monkeypatch: pytest.Monk
     writer = idle_writer()
     interruptions = [KeyboardInterrupt]
 
-    class Interrupted(group_commit.Guest):
+    class Interrupted(owned_lock.Guest):
         """A guest that Ctrl-C wakes."""
 
         def wait(self, seconds: float = -1) -> bool:
@@ -119,33 +120,55 @@ def test_an_interrupted_guest_leaves_the_lock_to_others(monkeypatch: pytest.Monk
     holder = threading.Thread(target=writer.rest)  # a second rest of one thread would be refused
     holder.start()
     holder.join(PATIENCE)
-    monkeypatch.setattr(group_commit, "Guest", Interrupted)
+    monkeypatch.setattr(owned_lock, "Guest", Interrupted)
     with pytest.raises(KeyboardInterrupt):
         writer.rest()
     if not handed:
         writer.go_on()
-    assert writer._hold.take(writer)
-    writer._hold.let_go()
+    assert is_free(writer._lock)
 
 
 @pytest.mark.parametrize("nor_undone", [False, True])
-def test_the_thread_that_leads_goes_on_after_a_moment_without_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nor_undone: bool
+@pytest.mark.parametrize("written", [False, True])
+def test_a_lack_of_memory_inside_the_writer_ends_the_handle_and_nobody_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nor_undone: bool, written: bool
 ) -> None:
     backend = SqliteBackend(tmp_path / "s.db")
     row = new_run("r")
     backend.commit(Commit(row, None))
-    failing = OneFailure(backend._writer._write)
-    monkeypatch.setattr(backend._writer, "_write", failing)
+    writer = backend._writer
+    if written:
+        monkeypatch.setattr(writer, "_seen", OneFailure(lambda _writes: None))  # right after COMMIT
+    else:
+        monkeypatch.setattr(writer, "_write", OneFailure(writer._write))
     if nor_undone:
-        assert backend._writer._transaction is not None
-        monkeypatch.setattr(backend._writer._transaction, "rollback", OneFailure(lambda: None))
+        assert writer._transaction is not None
+        monkeypatch.setattr(writer._transaction, "rollback", OneFailure(lambda: None))
     settled: list[BaseException | None] = []
     commit = next_commit(row, b"x")
     backend.submit(commit, settled.append)
     assert until(lambda: bool(settled))
-    assert (failing.failed, settled) == (1, [None])
-    assert backend.run("r") == commit.run
+    assert [type(error) for error in settled] == [type(None) if written else StoreFailed]
+    assert backend.run("r") == (commit.run if written else row)
+    with pytest.raises(StoreFailed, match="memory ran out inside the writer") as refused:
+        backend.commit(Commit(new_run("s"), None))
+    assert (refused.value.written, refused.value.lasting) == ("no", True)
+    backend.close()
+    again = SqliteBackend(tmp_path / "s.db")
+    again.commit(Commit(new_run("s"), None))
+    again.close()
+
+
+def test_a_caller_that_finds_no_memory_while_it_leads_learns_that_its_save_is_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend = SqliteBackend(tmp_path / "s.db")
+    backend.commit(Commit(new_run("r"), None))
+    monkeypatch.setattr(backend._writer, "_seen", OneFailure(lambda _writes: None))
+    with pytest.raises(StoreFailed) as failed:
+        backend.commit(Commit(new_run("s"), None))
+    assert (failed.value.written, failed.value.lasting, type(failed.value.__cause__)) == ("unknown", True, MemoryError)
+    assert is_free(backend._writer._lock)
     backend.close()
 
 

@@ -189,14 +189,14 @@ def test_a_commit_is_one_round_trip_and_so_are_many(backend: Backend, wire: Prox
     for n in range(10):
         row = advance(backend, row, b"x", tags=("t",), letters=(new_letter(row, f"{n}"),), chunks=((bytes([n]) * 32, b"c"),))
     assert wire.requests == before + 10
-    assert backend._writer._hold.take(backend)  # type: ignore[attr-defined]
+    assert backend._writer._lock.take(backend)  # type: ignore[attr-defined]
     left = threading.Semaphore(0)
     for _ in range(100):
         commit = next_commit(row)
         backend.submit(commit, lambda error: left.release())
         row = commit.run
     before = wire.requests
-    backend._writer._unlock(backend)  # type: ignore[attr-defined]
+    backend._writer._release(backend)  # type: ignore[attr-defined]
     for _ in range(100):
         assert left.acquire(timeout=30)
     assert wire.requests <= before + 2  # large ones may be sent in parts, while the answers to the first come back
@@ -289,10 +289,10 @@ def test_a_value_that_cannot_be_stored_fails_its_own_commit_and_no_other_of_its_
         errors[n] = error
         left.release()
 
-    assert backend._writer._hold.take(backend)  # type: ignore[attr-defined]
+    assert backend._writer._lock.take(backend)  # type: ignore[attr-defined]
     for n, commit in enumerate(commits):
         backend.submit(commit, lambda error, n=n: done(n, error))  # type: ignore[misc]
-    backend._writer._unlock(backend)  # type: ignore[attr-defined]
+    backend._writer._release(backend)  # type: ignore[attr-defined]
     for _ in commits:
         assert left.acquire(timeout=30)
     assert {n: type(error) for n, error in errors.items() if error is not None} == {bad: InvalidArgument}

@@ -254,7 +254,7 @@ def test_ctrl_c_in_the_one_who_leads_leaves_the_others_their_commits(place: str,
             send(self, connection, calls)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("everstep.backends.group_commit.Leading.start", lambda self: None)
+    monkeypatch.setattr("everstep.backends.group_commit.LeaderThread.start", lambda self: None)
     for row in rows[1:]:
         backend.submit(next_commit(row), done)
     monkeypatch.setattr(Writer, "_send", interrupt_once)

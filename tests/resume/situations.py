@@ -14,7 +14,8 @@ from typing import Any
 import everstep
 from everstep.backends.memory import backend as memory
 from everstep.ids import new_id
-from everstep.store.journal.entries import RUNNING, Recorded, said_in, show_input
+from everstep.store.journal.entries import RUNNING, StepEntry, open_as, said_in
+from everstep.store.journal.results import show_input
 
 
 class Down(Exception):
@@ -128,9 +129,9 @@ def journal(store: everstep.Store, to_run_again: bool = True) -> dict[str, tuple
     found: dict[str, tuple[int, str, str]] = {}
     for place, record in store.backend.feed(0, 1_000_000):
         if record.kind == "step" and record.note:
-            body = Recorded(record).body
-            if body[0] != RUNNING and not body[12].get("next"):
-                status = "cancelled" if body[12].get("cancelled") else body[0]
+            step = open_as(record, StepEntry)
+            if step.status != RUNNING and not step.flags.get("next"):
+                status = "cancelled" if step.flags.get("cancelled") else step.status
                 name = record.note.rpartition("/")[2].partition("#")[0]
                 found[name] = (place, status, record.run)
         elif record.kind == "status" and not to_run_again:
@@ -143,14 +144,14 @@ def attempts(store: everstep.Store) -> Counter[str]:
     """How many attempts of each step are recorded, over all runs."""
     found: Counter[str] = Counter()
     for _, record in store.backend.feed(0, 1_000_000):
-        if record.kind == "step" and record.note and Recorded(record).body[0] != RUNNING:
-            found[_called(record.note, Recorded(record).body)] += 1
+        if record.kind == "step" and record.note and open_as(record, StepEntry).status != RUNNING:
+            found[_called(record.note, open_as(record, StepEntry))] += 1
     return found
 
 
-def _called(address: str, body: list[Any]) -> str:
+def _called(address: str, step: StepEntry) -> str:
     """What a step calls in the world: its first argument, or its name where it has none."""
-    word = re.match(r"\W*'([\w-]+)'", show_input(body[3]))
+    word = re.match(r"\W*'([\w-]+)'", show_input(step.input))
     return word[1] if word else address.rpartition("/")[2].partition("#")[0]
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import everstep
+from everstep.errors import InvalidArgument
 
 
 class World:
@@ -374,3 +375,73 @@ def test_R1_a_handler_may_swallow_and_try_another_way(store: everstep.Store, wor
     world.broken.clear()
     assert store.resume("trip").unwrap() == "ticket"
     assert world.calls == ["car", "bus", "ticket", "ticket"]
+
+
+# a handler inside a step
+
+
+@pytest.fixture
+def inside(store: everstep.Store, world: World) -> everstep.Store:
+    """A run that failed in a step which had handled the failure of a step inside it, and whose own failure was handled, too."""
+
+    def outer() -> Any:
+        try:
+            return everstep.current().step("car", world.do, "car")
+        except ConnectionError:
+            everstep.current().step("undo", world.do, "undo")
+            raise
+
+    @everstep.workflow(name="r1 inside")
+    def flow() -> Any:
+        try:
+            return everstep.current().step("outer", outer)
+        except ConnectionError:
+            everstep.current().step("note", world.do, "note")
+            raise
+
+    world.broken.add("car")
+    assert store.start(flow, id="r").status == "failed"
+    assert world.calls == ["car", "undo", "note"]
+    world.broken.clear()
+    return store
+
+
+def test_R1_a_fork_before_a_step_runs_the_steps_inside_it_again(inside: everstep.Store, world: World) -> None:
+    assert inside.resume("r", from_step="outer#0").result == "car"
+    assert world.calls == ["car", "undo", "note", "car"]
+
+
+def test_R1_retry_of_a_step_inside_a_step_runs_both_again(inside: everstep.Store, world: World) -> None:
+    inside.retry("r", "outer#0/car#0")
+    assert inside.resume("r").result == "car"
+    assert world.calls == ["car", "undo", "note", "car"]
+    retried = [event.data["steps"] for event in inside.events(run="r") if event.name == "retried"]
+    assert retried == [["outer#0"], ["outer#0/car#0"]]
+
+
+def test_R1_retry_of_a_step_inside_one_that_succeeded_is_refused(store: everstep.Store, world: World) -> None:
+    def outer() -> str:
+        with suppress(ConnectionError):
+            everstep.current().step("car", world.do, "car")
+        return "walked"
+
+    @everstep.workflow(name="r1 inside a success")
+    def flow() -> Any:
+        return everstep.current().step("outer", outer) + everstep.current().step("bad", world.do, "bad")
+
+    world.broken.update(("car", "bad"))
+    store.start(flow, id="r")
+    with pytest.raises(InvalidArgument, match=r"outer#0/car#0 of run 'r' is inside outer#0, which has succeeded"):
+        store.retry("r", "outer#0/car#0")
+    world.broken.clear()
+    assert store.resume("r", from_step="outer#0/car#0").result == "walkedbad"
+    assert world.calls.count("car") == 2
+
+
+def test_R1_a_failure_that_was_handled_inside_a_step_is_named(inside: everstep.Store, world: World) -> None:
+    inside.retry("r", "outer#0")
+    out = inside.resume("r")
+    assert out.status == "failed"
+    assert world.calls == ["car", "undo", "note"], "the step around them ran again, and replayed both"
+    assert out.report.handled == ["outer#0/car#0"]
+    assert "store.retry('r', 'outer#0/car#0')" in str(out.report)

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -309,3 +309,110 @@ def test_R3_a_wait_that_a_failed_sibling_cancelled_begins_again_with_it(store: e
         store.answer("r", "ok", "yes")
         again = store.resume("r")
     assert again.unwrap() == ["yes" if wait == "gate" else None, "up"]
+
+
+# tasks that had not begun
+
+
+def waits_by_a_step(run: Any) -> Any:
+    return run.step("pre", asyncio.sleep, 0.02)
+
+
+def waits_by_a_step_that_fails(run: Any) -> Any:
+    return asyncio.gather(run.step("pre", fail_soon), return_exceptions=True)
+
+
+def waits_by_a_timer(run: Any) -> Any:
+    return run.sleep(0.02)
+
+
+def waits_by_a_checkpoint(run: Any) -> Any:
+    return run.checkpoint()
+
+
+async def fail_soon() -> None:
+    await asyncio.sleep(0.01)
+    raise ValueError
+
+
+WAYS_TO_WAIT = [(wait, depth) for wait in (waits_by_a_step, waits_by_a_step_that_fails, waits_by_a_timer) for depth in (0, 1, 12)]
+WAYS_TO_WAIT += [(waits_by_a_checkpoint, 0), (waits_by_a_checkpoint, 1)]  # its commit may be faster than 12 tasks begin
+
+
+async def long() -> None:
+    await asyncio.sleep(30)
+
+
+@pytest.mark.parametrize(("wait", "depth"), WAYS_TO_WAIT, ids=lambda one: getattr(one, "__name__", str(one)))
+def test_R3_a_task_that_began_while_the_program_waited_begins_again_before_the_wait_ends(
+    store: everstep.Store, wait: Callable[[Any], Any], depth: int
+) -> None:
+    """A replayed wait takes no time. The task that the program cancels after it must all the same have begun, as it had."""
+    broken, ways = [True, True], []
+
+    @everstep.workflow(name=f"r3 begins {wait.__name__} {depth}")
+    async def flow() -> None:
+        run, seen = everstep.current(), []
+
+        async def one(deep: int) -> None:
+            if deep:
+                return await asyncio.create_task(one(deep - 1))
+            try:
+                await run.step("car", long)
+            except asyncio.CancelledError:
+                seen.append("car")
+                raise
+
+        task = asyncio.create_task(one(depth))
+        await wait(run)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await run.step(f"saw {seen}", asyncio.sleep, 0)
+        ways.append(list(seen))
+        await run.step("last", last)
+
+    async def last() -> None:
+        if broken:
+            broken.pop()
+            raise ValueError("last")
+
+    store.start(flow, id="r")
+    store.resume("r")
+    assert store.resume("r").status == "succeeded"
+    assert ways == [["car"]] * 3
+    assert [step.name for step in store.steps("r") if step.name.startswith("saw")] == ["saw ['car']"]
+
+
+def test_R3_tasks_begin_before_a_wait_ends_that_takes_no_time(store: everstep.Store) -> None:
+    """An answer that has come, a deadline that is over, a step that is skipped: live they end at once, on replay they are recorded ends."""
+    broken, ways = [True], []
+
+    @everstep.workflow(name="r3 at once")
+    async def flow() -> None:
+        run = everstep.current()
+        for wait in (
+            lambda: run.gate("ok"),
+            lambda: run.gate("now", condition=True),
+            lambda: run.sleep(0),
+            lambda: run.step("skipped", long),
+        ):
+            seen: list[int] = []
+
+            async def one(seen: list[int] = seen) -> None:
+                seen.append(1)
+
+            task = asyncio.create_task(one())
+            await wait()
+            await run.step(f"saw {seen}", asyncio.sleep, 0)
+            await task
+        ways.append([step.name for step in store.steps("r") if step.name.startswith("saw")])
+        if broken:
+            broken.pop()
+            raise ValueError
+
+    assert store.start(flow, id="r").status == "waiting"
+    store.answer("r", "ok", 1)
+    store.skip("r", "skipped")
+    assert store.resume("r").status == "failed"
+    assert store.resume("r").status == "succeeded"
+    assert ways == [["saw [1]"] * 4] * 2

@@ -300,9 +300,19 @@ def work(n):
         os.kill(os.getpid(), 9)
     return n
 
+@everstep.workflow(name="r5-steps")
+def steps():
+    return sum(everstep.current().step("work", work, n) for n in range(8))
+
+@everstep.workflow(name="r5-child")
+def child():
+    return steps()
+
 @everstep.workflow(name="r5-killed", budget=everstep.Budget(seconds=0.4))
 def flow():
-    return sum(everstep.current().step("work", work, n) for n in range(8))
+    if sys.argv[2] == "0":
+        return steps.function()
+    return steps() if sys.argv[2] == "1" else child()
 
 with everstep.open(sys.argv[1]) as store:
     out = store.start(flow, id="r")
@@ -310,7 +320,9 @@ with everstep.open(sys.argv[1]) as store:
 """
 
 
-def test_R5_a_budget_of_seconds_survives_kill_9(tmp_path: Path) -> None:
+@pytest.mark.parametrize("depth", [0, 1, 2])
+def test_R5_a_budget_of_seconds_survives_kill_9(tmp_path: Path, depth: int) -> None:
+    """Also if the steps are those of a child, or of a child of it: then the run itself records nothing before the kill."""
     import os
 
     path = tmp_path / "s.db"
@@ -318,14 +330,25 @@ def test_R5_a_budget_of_seconds_survives_kill_9(tmp_path: Path) -> None:
 
     def program(die: int | None) -> str:
         env = environment | ({} if die is None else {"DIE": str(die)})
-        return subprocess.run([sys.executable, "-c", PROGRAM, str(path)], capture_output=True, text=True, env=env, check=False).stdout
+        return subprocess.run(
+            [sys.executable, "-c", PROGRAM, str(path), str(depth)], capture_output=True, text=True, env=env, check=False
+        ).stdout
 
     assert program(1) == "0\n1\n", "0.25 s are recorded"
     last = program(None)
     assert last.startswith("1\nwaiting budget: "), last
     assert program(None).startswith("waiting budget: ")
     with everstep.open(path) as store:
-        assert len(store.steps("r")) == 2
+        assert sum(step.name == "work" for run in store.runs() for step in store.steps(run.id)) == 2
+
+
+def test_R5_seconds_of_children_that_run_at_the_same_time_count_once(store: everstep.Store) -> None:
+    """The journals of two children tell of killed attempts: 2 s and 3 s, of which the caller itself recorded 1 s, and 1 s is that of both."""
+    from everstep.runtime.limits.driven_time import Attempt, seconds_in
+
+    own = [Attempt(0, 1_000_000, False)]
+    killed = [Attempt(500_000, 2_500_000, False), Attempt(1_500_000, 4_500_000, False)]
+    assert seconds_in([*own, *killed]) - seconds_in(own) == 3.5
 
 
 def test_R5_seconds_of_attempts_without_a_budget_count(store: everstep.Store) -> None:

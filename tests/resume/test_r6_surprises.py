@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import everstep
-from everstep.errors import AnswerTooLate, EverstepError, InvalidArgument, LeaseHeld, NonDeterminism, RunExists, StepFailed
+from everstep.errors import AnswerTooLate, EverstepError, InvalidArgument, LeaseHeld, NonDeterminism, NotFound, RunExists, StepFailed
 
 calls: list[Any] = []
 
@@ -465,3 +465,37 @@ def test_R6_a_resume_after_a_dead_letter_has_new_tries(store: everstep.Store, co
     assert (len(calls), store.get("r").tags, store.due()) == (3, (), ["r"])
     store.wake()
     assert (len(calls), store.get("r").tags, store.due()) == (4, ("dead-letter",), [])
+
+
+def test_R6_the_gates_of_a_cancelled_run_are_not_open(store: everstep.Store) -> None:
+    @everstep.workflow(name="r6 cancelled at a gate")
+    def child() -> Any:
+        return everstep.gate("ok")
+
+    @everstep.workflow(name="r6 caller of that")
+    def flow() -> Any:
+        return child()
+
+    store.start(flow, id="r")
+    (run,) = (one.id for one in store.runs(parent="r"))
+    store.cancel("r")
+    (gate,) = store.gates(run)
+    assert (gate.open, gate.cancelled, gate.answered) == (False, True, False)
+    with pytest.raises(NotFound, match="is cancelled: no gate of it is open"):
+        store.answer(run, "ok", 1)
+
+
+def test_R6_an_answer_after_the_default_was_taken_is_too_late(store: everstep.Store) -> None:
+    """It hears the same as one that comes before a process has looked at the run; the default is called no answer."""
+
+    @everstep.workflow(name="r6 default taken")
+    def flow() -> Any:
+        return everstep.gate("ok", timeout=0.05, default="none")
+
+    store.start(flow, id="r")
+    time.sleep(0.1)
+    with pytest.raises(AnswerTooLate):
+        store.answer("r", "ok", 1)
+    assert store.resume("r").unwrap() == "none"
+    with pytest.raises(AnswerTooLate, match="the deadline of gate 'ok#0' of run 'r' passed at"):
+        store.answer("r", "ok", 1)

@@ -69,9 +69,10 @@ class Trial:
             found = store.backend.run("r")
             before, kept, status = journal(store), journal(store, to_run_again=False), found.status if found is not None else "new"
             unsettled = has_unsettled_child(store)
-            store.start(self.flow(), id="r")
+            first = store.start(self.flow(), id="r")
             if status in ("running", "waiting"):
                 self.judge_way(kept)
+                assert not first.report.unused, f"the program did not come to {first.report.unused} again"
             outcome = drive(store, self.flow(), self.world, most=40)
             again = set(Counter(self.world.calls) - Counter(kill.calls))
             self.judge_calls(before, again)
@@ -217,6 +218,18 @@ def test_canary_a_resume_by_the_chain_of_exceptions_is_caught(monkeypatch: pytes
 
 def test_canary_ends_in_the_order_of_calls_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Completions, "is_next", lambda self, seq: True)
+    assert caught("concurrent") >= 0
+
+
+def test_canary_waits_that_end_before_other_tasks_begin_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The old rule: a recorded end is handed out at once if no other task has asked for anything yet."""
+    is_next = Completions.is_next
+
+    def at_once(self: Completions, seq: int) -> bool:
+        self._ready, self._cancelled = (), []
+        return is_next(self, seq)
+
+    monkeypatch.setattr(Completions, "is_next", at_once)
     assert caught("concurrent") >= 0
 
 

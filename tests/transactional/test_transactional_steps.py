@@ -1,6 +1,7 @@
 """What a transactional step does when nobody dies: errors, retries, replay, children, tasks, and what makes no sense."""
 
 import asyncio
+import sqlite3
 import threading
 from pathlib import Path
 from typing import Any
@@ -451,6 +452,7 @@ ENDINGS = {
     "cursor": lambda sql: sql.cursor().execute("rollback"),
     "many": lambda sql: sql.cursor().executemany("commit", [()]),
     "BEGIN": lambda sql: sql.execute("BEGIN"),
+    "script or autocommit": lambda sql: sql.executescript("SELECT 1") if isinstance(sql, sqlite3.Connection) else sql.set_autocommit(True),
 }
 
 
@@ -470,6 +472,26 @@ def test_a_function_that_ends_its_transaction_is_refused(world: World, ending: A
     with store.run("r2"):
         assert adding(world)(1) == 1
     assert world.total() == 1
+
+
+def test_a_setting_of_sqlite3_that_commits_is_refused(tmp_path: Path) -> None:
+    """`isolation_level = None` commits first, before Python 3.12."""
+    tables = tmp_path / "t.db"
+    with sqlite3.connect(tables) as made:
+        made.execute("CREATE TABLE totals (n INTEGER)")
+    made.close()
+
+    @everstep.step(transactional=tables)
+    def switching(sql: sqlite3.Connection) -> None:
+        sql.execute("INSERT INTO totals VALUES (1)")
+        sql.isolation_level = None
+        raise ValueError("where the setting commits nothing, undo the insert by an error")
+
+    with everstep.open(tmp_path / "s.db") as store, store.run("r"), pytest.raises((sqlite3.DatabaseError, ValueError)):
+        switching()
+    made = sqlite3.connect(tables)
+    assert made.execute("SELECT count(*) FROM totals").fetchone() == (0,)
+    made.close()
 
 
 def test_savepoints_are_the_functions_own(world: World) -> None:

@@ -58,7 +58,7 @@ FINE = {
     ),
     "a step added at the end": BEFORE + "  - {id: after, run: 'yaml_actions:say', with: {word: after}}\n",
     "a step added in the middle": changed(LINES["list"], LINES["list"] + "  - {id: more, run: 'yaml_actions:say', with: {word: more}}\n"),
-    "a step removed whose result nobody used": changed(LINES["notify"], ""),
+    "a step removed whose result was not used": changed(LINES["notify"], ""),
     "the order of steps that do not need each other": changed(LINES["list"], "", LINES["plan"], LINES["list"] + LINES["plan"]),
     "a step put into a group": changed(LINES["list"], "  - parallel:\n    " + LINES["list"].lstrip()),
     "a step that the run has not come to": changed('word: "${steps.search.result[0]}"', "word: other"),
@@ -132,7 +132,7 @@ def test_a_change_that_does_no_harm_is_shown_and_the_run_goes_on(name: str, stor
 
 def test_a_removed_step_is_named_in_the_report(store: everstep.Store) -> None:
     waiting(store)
-    yaml.load("flow.yaml", FINE["a step removed whose result nobody used"])
+    yaml.load("flow.yaml", FINE["a step removed whose result was not used"])
     store.answer("r", "hold", 1)
     assert store.resume("r").report.unused == ["notify#0"]
 

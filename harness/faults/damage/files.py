@@ -1,8 +1,8 @@
-"""Damages the files of a store as disks, copies and people do: cut off, zeroed, exchanged, put back, taken away, mixed up.
+"""Damages the files of a store as disks, copies and people do: truncated, zeroed, swapped, replaced, removed, mixed up.
 
-Every length of the file and of the WAL, every block of 512 bytes zeroed, every two pages exchanged, rows exchanged or taken away behind our
-back (`rows`); an older file put back, with any WAL or none; the WAL removed, or that of another store; an index of the WAL that is
-garbage. `bench` says what is read and what counts as what. That a store is older than it was, only its witness can tell.
+Every length of the file and of the WAL, every block of 512 bytes zeroed, every two pages swapped, rows swapped or removed behind Everstep's
+back (`rows`); an older file put back, with any WAL or none; the WAL removed, or replaced by that of another store; an index of the WAL that is
+garbage. `bench` defines the reads and how each result counts. Only the rollback guard can show that a store is older than it was.
 """
 
 from __future__ import annotations

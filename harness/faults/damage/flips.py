@@ -1,8 +1,8 @@
-"""Flips every bit of a store, one at a time, and reads everything: each read is what it was, or an error that says what is damaged.
+"""Flips every bit of a store, one at a time, and reads everything: each read returns the original value, or an error that names the damage.
 
-The bits are those of the file of a closed store, of the WAL and the witness of a killed one, and of every stored frame (record bodies, chunks,
-letters, added bases) as a backend hands it out. `bench` says what is read and what counts as what. A WAL that ends early is no error
-to SQLite: the witness notices it.
+The bits are those of the file of a closed store, of the WAL and the rollback guard of a killed one, and of every stored frame (record bodies, chunks,
+messages, added bases) as a backend returns it. `bench` defines the reads and how each result counts. SQLite does not report a WAL that ends
+early; the rollback guard detects it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Puts single pages of older copies back into a store: a disk that lost a write, or a restore that was not complete.
+"""Puts single pages of older copies back into a store: a disk that lost a write, or an incomplete restore.
 
-Every page of the file, from every copy in which it was different, one at a time. The store has no witness, so nothing but what is in the
-file can tell. Then all is read, runs are resumed and saved, gates are answered and ids used again, each in a store that was just opened. Each
-answer is the newest one or an error. A listing may lack a row, as long as `verify` reports it; a row that it shows is the newest.
+Every page of the file, from every copy in which it was different, one at a time. The store has no rollback guard, so only the content of the
+file can show the damage. Then everything is read, runs are resumed and saved, gates are answered and ids used again, each in a newly opened store.
+Each result is the newest one or an error. A listing may lack a row if `verify` reports it; a row that it shows is the newest.
 """
 
 from __future__ import annotations

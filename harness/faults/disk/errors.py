@@ -1,8 +1,8 @@
-"""EIO and ENOSPC at every file call, once and for good, also with half of a write done; EIO at every read.
+"""EIO and ENOSPC at every file call, once and permanently, also after half of a write; EIO at every read.
 
-A child works under the fault and goes on as far as it is let: each call works, or raises an error of Everstep whose `written` is true;
-the same process goes on when the disk works again, through the same handle or, if that says that it is closed, a new one. Then a second
-child judges the store as after a kill. In the other half of the points the child ends at the first error that it is told.
+A child process works under the fault as long as it can. Each call works, or raises an error of Everstep whose `written` is correct. When the disk works
+again, the same process continues, through the same handle or, if that reports that it is closed, a new one. Then a second
+child checks the store as after a kill. At the other half of the points the child ends at its first error.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A disk that is really full, and fills up at every place of the work: a small tmpfs, or a limit on the size of files where none may be mounted.
+"""A disk that is really full, at every point of the work: a small tmpfs, or a limit on the size of files where none may be mounted.
 
-The program meets the full disk, is told so, and goes on in the same process when there is space again. Errors come from the system here, not from a
-shim: this shows that the shim tells the truth about them.
+The program hits the full disk, gets the error, and continues in the same process when there is space again. The errors come from the system here,
+not from a shim: this shows that the shim reproduces them correctly.
 """
 
 from __future__ import annotations

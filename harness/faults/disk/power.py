@@ -1,12 +1,12 @@
-"""Takes the power away at every operation on a file, and judges what is found afterwards by what had been acknowledged.
+"""Cuts the power at every file operation, and compares the recovered store with the acknowledged saves.
 
-The workload is recorded once (`power_vfs`); then the files are rebuilt as they could be found after a crash at any point (`power_disk`),
-opened as any store is, and judged by the lines of the log that stand before that point. Of a crash right after an
-acknowledgement all that was not synced is always lost, too: that is where a store without enough syncs shows itself. Some
-states are the beginning of another record: the power goes again while the store recovers and the program goes on.
+The workload is recorded once (`power_vfs`). Then the files are rebuilt as they could be after a crash at any point (`power_disk`),
+opened like any store, and compared with the log lines before that point. For a crash right after an acknowledgement,
+one of the states always loses everything that was not synced: there a store with too few syncs fails. Some
+states start another recording: the power fails again while the store recovers and the program continues.
 
-The folder of the store is created by Everstep inside the recorded folder, so its own name can be lost, too.
-A store that is refused or reports damage after a mere loss of power has lost what was acknowledged: it counts as lost.
+Everstep creates the folder of the store inside the recorded folder, so its own name can be lost, too.
+If a store is refused or reports damage after a mere power loss, it has lost acknowledged saves: this counts as lost.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Bytes and files from an enemy: nothing is executed, memory stays under a cap, and there is a clear error within a second.
+"""Bytes and files from an attacker: nothing is executed, memory stays under a cap, and there is a clear error within a second.
 
-Each case of `hostile_frames`, `_values`, `_rows` and `_files` is made in a folder of its own; then a process opens the store and does all that the public
-API can do with it: reads, lists, compares, proves, repairs, goes on, prunes, deletes. Each call must work or raise an error of
-Everstep, within 256 MB of memory; an error comes within a second of processor time. An audit hook and a mark that the pickles would leave
-tell whether anything was run, and the file beside the store must not change. The canaries: a reader that unpickles, one that decompresses
+Each case of `hostile_frames`, `_values`, `_rows` and `_files` is created in its own folder. Then a process opens the store and calls everything in the public
+API: it reads, lists, compares, verifies, repairs, resumes, prunes, deletes. Each call must work or raise an error of
+Everstep, within 256 MB of memory; an error comes within a second of processor time. An audit hook, and a mark that the pickles would leave,
+show whether anything was executed, and the file beside the store must not change. The canaries: a reader that unpickles, one that decompresses
 without a limit.
 """
 

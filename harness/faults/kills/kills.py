@@ -1,8 +1,8 @@
-"""kill -9 at every file call: of work, of recovery after an earlier kill, of compacting, of a migration, of a repair.
+"""kill -9 at every file call: during work, recovery after an earlier kill, compacting, a migration, and a repair.
 
-Each point is a call and a moment: before it, when half of the buffer is written, after it. A child is killed there; another one reopens
-what is left, compares it with what had been acknowledged, verifies it, and plays the program to its end. The page cache
-survives a kill, so a missing fsync is none of this harness's business; `power` is for that.
+Each point is a call and a moment: before the call, with half of the buffer written, or after it. A child process is killed there. Another
+one reopens the store, compares it with the acknowledged saves, verifies it, and runs the program to its end. The page cache survives a
+kill, so this harness cannot detect a missing fsync; `power` does.
 """
 
 from __future__ import annotations

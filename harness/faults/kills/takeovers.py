@@ -1,8 +1,8 @@
-"""A worker that wakes after another one has taken its run over: nothing that it writes is accepted.
+"""A worker that wakes up after another one has taken over its run: none of its writes is accepted.
 
-It is stopped (SIGSTOP), or its lease is no longer renewed, inside a step, before or after a checkpoint, or anywhere; another one takes the
-run over and ends it; then the first one wakes and goes on. Its write is stale if anything of the run changed by it. The step
-that was in flight may run twice, and no other. The canary is a backend whose commit ignores the epoch. Relies on `actor` for processes; the
+It is stopped (SIGSTOP), or its lease is no longer renewed, inside a step, before or after a checkpoint, or anywhere. Another worker takes over the
+run and ends it; then the first one wakes up and continues. Its write is stale if it changed anything of the run. Only the step
+that was in flight may run twice. The canary is a backend whose commit ignores the epoch. Relies on `actor` for processes; the
 store is in SQLite, the programs are a loop and a workflow.
 """
 

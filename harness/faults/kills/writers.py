@@ -1,10 +1,10 @@
 """Two writers on one run: no update is lost, and the history stays one line.
 
-    updates     two processes that each add to one counter, again and again, as fast as they get hold of the run
-    races       a process whose lease is no longer renewed writes on while another one takes the run over
+    updates     two processes that each add to one counter, again and again, as fast as they get the run
+    races       a process whose lease is no longer renewed keeps writing while another one takes over the run
 
-The canary is a backend that neither keeps a second writer out nor fences, as a plain saver does. What becomes of a worker that is stopped
-and wakes is in `takeovers`. Relies on `actor` for processes; the store is in SQLite.
+The canary is a backend that neither excludes a second writer nor fences, like a plain saver. `takeovers` covers workers that are stopped
+and wake up. Relies on `actor` for processes; the store is in SQLite.
 """
 
 from __future__ import annotations

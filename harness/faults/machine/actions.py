@@ -22,7 +22,7 @@ from everstep.codec.values import decode, encode
 from everstep.errors import EverstepError, Waiting
 from everstep.records import Status
 from everstep.snapshot import saver, tree
-from everstep.store.journal import entries
+from everstep.store.journal import results
 from everstep.testing import queued
 from everstep.testing.rows import new_worker
 from harness.faults.broken_backends import Forgetful
@@ -30,7 +30,7 @@ from harness.faults.broken_backends import Forgetful
 _NEVER = 10 * 365 * 86_400 * 1_000_000  # longer than any machine runs, in its own time
 _SHORT: tuple[tuple[Any, str, int], ...] = (
     (saver, "BASE_EVERY", 4), (saver, "MOST_DELTAS", 12), (tree, "INLINE", 300), (tree, "TARGET", 400), (tree, "MOST", 1600),
-    (tree, "PIECE_LEAST", 100), (tree, "PIECE_MOST", 400), (entries, "BIG_RESULT", 500),
+    (tree, "PIECE_LEAST", 100), (tree, "PIECE_MOST", 400), (results, "BIG_RESULT", 500),
 )  # fmt: skip
 
 

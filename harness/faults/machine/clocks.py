@@ -1,8 +1,8 @@
 """A wall clock that is set back and forward, between commits and inside them: order never depends on it.
 
 In one process, `testing.clock` moves the time: by a day or more between any two calls, and at every single reading of the clock. In real
-processes, the wall clock of each is shifted by `faketime`, or by a preloaded library that is built from wall.c where there is a compiler.
-After each step of the clock all that has an order is compared with what was done: the newest state of every run, its
+processes, `faketime` shifts the wall clock of each, or a preloaded library that is built from wall.c if there is a compiler.
+After each jump of the clock, everything that has an order is compared with the sequence of calls: the newest state of every run, its
 checkpoints, the list of runs, @last, the newest of a tag, the events. The canary takes the checkpoint with the latest time for the newest.
 """
 

@@ -1,8 +1,8 @@
 """Random histories through the public API against plain dicts, with a crash between any two calls.
 
 Runs, edits, checkpoints, steps, gates and answers, tags, forks, deletions, prune, gc, verify, loads of any old checkpoint, queues. A crash in this
-process abandons all handles without closing anything and lets their leases end; their owners may wake later, and must not get a
-word in. In the other half a process of its own does it all and is killed with -9, also in the middle of a save. The canary is a backend that
+process abandons all handles without closing anything and lets their leases expire; their owners may wake up later, and must not be able to
+write. In the other half a separate process does all of this and is killed with -9, also in the middle of a save. The canary is a backend that
 says "durable" before it writes. Needs hypothesis. The seed of a failure is in its note; hypothesis adds the calls that led to it.
 """
 

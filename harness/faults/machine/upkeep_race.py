@@ -1,8 +1,8 @@
-"""prune and gc beside live writers and readers: nothing that is reachable is ever freed.
+"""prune and gc beside live writers and readers: nothing reachable is ever freed.
 
-Two processes write two runs of one family. Their states go round among a few pages, so that chunks which nobody needs any more are
-written again at any moment, also while gc is looking. A third process forks and deletes, a fourth one loads what was saved; here, prune and
-gc run without a pause. In the end every checkpoint that was acknowledged loads as it was saved or was pruned, and the store verifies. The
+Two processes write two runs of one family. Their states rotate among a few pages, so that unreferenced chunks are
+written again at any moment, also during a gc. A third process forks and deletes, a fourth one loads saved states; meanwhile prune and
+gc run without a pause. In the end every acknowledged checkpoint loads as it was saved or was pruned, and the store verifies. The
 canary is a backend that forgets when a chunk was written.
 """
 

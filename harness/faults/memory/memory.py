@@ -1,11 +1,11 @@
-"""Too little memory: processes that may use a few megabytes more than they have save, record steps and fork, or load and verify.
+"""Too little memory: processes that may use only a few megabytes more than they have save, record steps and fork, or load and verify.
 
-The cap (RLIMIT_AS) is put at many heights, so that the allocation that fails is another one each time. Each call works or raises; what was
-acknowledged is there afterwards, unchanged, and the same process goes on when there is memory again, or says that the store is closed. The
-C encoder ends the process when it finds no memory for its output; such ends are counted, and are judged like any kill. The interpreter
-itself stands still where it finds no memory for an integer while it looks for who handles an error (CPython tries again until there is
-some): who says nothing for a while is given memory from outside, and must go on then. The canary is a program that says "saved" before it
-saves. `allocations` lets single allocations fail, too. Relies on `actor` for processes.
+The cap (RLIMIT_AS) is set at many values, so that a different allocation fails each time. Each call works or raises. Acknowledged saves
+are unchanged afterwards, and the same process continues when there is memory again, or reports that the store is closed. The
+C encoder ends the process if it gets no memory for its output; such ends are counted, and checked like any kill. CPython itself hangs
+if it gets no memory for an integer while it searches for an exception handler (it tries again until there is some): a process that is
+silent for a while gets memory from outside, and must continue then. The canary is a program that says "saved" before it
+saves. `allocations` makes single allocations fail, too. Relies on `actor` for processes.
 """
 
 from __future__ import annotations

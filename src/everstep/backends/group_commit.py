@@ -1,11 +1,14 @@
-"""What group commits have in common: work in line, those who lead it and wait for it, and the thread that leads what nobody waits for.
+"""Group commit: many threads ask for writes, and one of them writes for all, with one fsync.
 
-A caller puts its work into the line and tries to take the lock. Who gets it leads: it does everything that is in line, in order, and wakes those
-whose work that was. Who does not get it sleeps until its work is settled, or until it is its turn to lead. A single caller pays for one
-lock and no switch of threads. Relies on a writer for what it is to lead.
+A thread appends its request to the queue and tries to take the lock. If it gets the lock, it is the leader: it writes everything that is
+waiting, as one batch, releases the lock and wakes the threads whose requests these were. If not, it waits until its request is settled or the lock
+is free. A single thread pays for one lock and no thread switch. A request that was submitted has a callback instead of a thread that
+waits; if no caller leads, the leader thread does. It starts with the first such request and ends with its store.
 
-A leader may be interrupted, or find no memory, between any two operations: what is in line stays in line until it is settled and told, and the
-next leader goes on from there. The thread starts with the first work that needs it and ends with its store.
+Ctrl-C can interrupt a leader between any two operations. Until a request is settled and its callback was made, it is in the queue or in the batch, and
+the next leader continues from there. A MemoryError that reaches the leader poisons the handle: it writes no more.
+
+Relies on a backend for what writing is; see `GroupCommit`. Never changes the order of requests.
 """
 
 from __future__ import annotations
@@ -15,44 +18,50 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
 from threading import get_ident
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any
 
 from everstep.backends.contract.core import Done
+from everstep.backends.owned_lock import PATIENCE, OwnedLock, Owner
+from everstep.errors import StoreClosed, StoreFailed, Written
 from everstep.threads.background import Service
-from everstep.threads.guard import WRITER, enter
+from everstep.threads.guard import enter
 from everstep.threads.wakeup import Nudge
 
-PATIENCE = 0.2  # seconds
-MOMENT = 1.0  # after which the thread looks for work that nobody had the memory to tell it of
+_LOOK_SECONDS = 1.0  # how often the leader thread looks for requests whose wake-up was lost to Ctrl-C
+_NO_MEMORY = "memory ran out inside the writer"
 
 
-class Work:
-    """Something in line. `wake` exists only if somebody sleeps for it; `gone`: who asked for it has left, it is not to be begun."""
+class Request:
+    """One write that was asked for: an operation of the backend's with its argument. `done` is called when it is settled; without it, a thread waits."""
 
-    __slots__ = ("begun", "done", "error", "gone", "result", "settled", "thread", "wake")
+    __slots__ = ("abandoned", "again", "argument", "begun", "done", "error", "operation", "result", "settled", "thread", "wakeup")
 
-    def __init__(self, done: Done | None) -> None:
-        self.thread = get_ident()
+    def __init__(self, operation: Any, argument: Any = None, done: Done | None = None) -> None:
+        self.operation = operation
+        self.argument = argument
         self.done = done
+        self.thread = get_ident()
         self.result: Any = None
         self.error: BaseException | None = None
-        self.begun = self.gone = self.settled = False
-        self.wake: Nudge | None = None
+        self.begun = self.abandoned = self.settled = False
+        self.again = False  # it was sent to a server before, and the answer was lost
+        self.wakeup: Nudge | None = None
 
-    def nap(self) -> None:
-        """Until it is settled, or for a moment. The first one is none: it may have been settled before anybody knew of a sleeper."""
-        if self.wake is None:
-            self.wake = Nudge()
+    def wait(self) -> None:
+        """Wait until it is settled, or for a moment. The first call returns at once: it may have settled before the waiter was registered."""
+        if self.wakeup is None:
+            self.wakeup = Nudge()
         else:
-            self.wake.wait(PATIENCE)
+            self.wakeup.wait(PATIENCE)
 
-    def leave(self) -> bool:
-        """Have it not done; False if a leader has it in hand. Said before it is asked, as a leader begins before it looks: one of both sees the other."""
-        self.gone = True
+    def abandon(self) -> bool:
+        """Have it never written; False if a leader has begun it. Sets `abandoned` before it reads `begun`; the leader sets `begun` before it reads
+        `abandoned`. At least one of them sees the other."""
+        self.abandoned = True
         return not self.begun
 
-    def tell(self) -> None:
-        """Call back. An error of a callback is reported; it belongs to no caller of ours. Interrupted, or without memory, the call is made again later."""
+    def notify(self) -> None:
+        """Make the callback. If Ctrl-C or a MemoryError interrupts it, the next leader makes it again; any other error is reported: it is no caller's."""
         if self.done is None:
             return
         try:
@@ -64,224 +73,220 @@ class Work:
         self.done = None
 
 
-class Holder(Protocol):
-    """Who can have the lock: it belongs to a thread."""
+class Batch:
+    """Requests in the order in which they came: first `waiting`, then among the `requests` of the leader. Any thread appends; the rest needs the lock."""
 
-    @property
-    def thread(self) -> int | None: ...
+    __slots__ = ("_most", "requests", "waiting")
 
-
-class Guest(Nudge):
-    """One that waits for the lock in turn."""
-
-    __slots__ = ("thread",)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.thread = get_ident()
-
-
-class Hold:
-    """A lock that knows who has it. Taken in one operation that Ctrl-C can't divide: who is interrupted can ask whether to let it go."""
-
-    __slots__ = ("_by",)
-    rank = WRITER
-
-    def __init__(self) -> None:
-        self._by: dict[int, Holder] = {}
-
-    def take(self, who: Holder) -> bool:
-        return self._by.setdefault(0, who) is who
-
-    def held_by(self, who: object) -> bool:
-        return self._by.get(0) is who
-
-    def owned(self) -> bool:
-        """Whether the calling thread has it."""
-        holder = self._by.get(0)
-        return holder is not None and holder.thread == get_ident()
-
-    def pass_to(self, who: Holder) -> None:
-        self._by[0] = who
-
-    def let_go(self) -> None:
-        self._by.pop(0, None)
-
-
-W = TypeVar("W", bound=Work)
-
-
-class Line(Generic[W]):
-    """Work in the order in which it came: `waiting`, then in the `batch` of the leader. Anybody adds at the end; all else needs the writer's lock."""
-
-    __slots__ = ("batch", "waiting")
-
-    def __init__(self) -> None:
-        self.waiting: deque[W] = deque()
-        self.batch: list[W] = []
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self.waiting: deque[Request] = deque()
+        self.requests: list[Request] = []
 
     def __bool__(self) -> bool:
-        return bool(self.waiting or self.batch)
+        return bool(self.waiting or self.requests)
 
-    def take(self, most: int) -> None:
-        """Fill the batch. In between, a work stands in both, never in none."""
-        waiting, batch = self.waiting, self.batch
-        while waiting and len(batch) < most:
-            work = waiting[0]
-            batch.append(work)
+    def fill(self) -> list[Request]:
+        """Move what waits to the leader's requests. In between, a request is in both places, never in none."""
+        waiting, requests = self.waiting, self.requests
+        while waiting and len(requests) < self._most:
+            request = waiting[0]
+            requests.append(request)
             waiting.popleft()
-            work.begun = True
+            request.begun = True
+        return requests
 
     def put_back(self) -> None:
-        """Leave what is not settled to the next leader. Begun again after it was broken off, it does the rest."""
-        waiting, batch = self.waiting, self.batch
-        for place in reversed(range(len(batch))):
-            work = batch[place]
-            if work.settled:
+        """Leave to the next leader what is not settled; what was abandoned is dropped."""
+        waiting, requests = self.waiting, self.requests
+        for place in reversed(range(len(requests))):
+            request = requests[place]
+            if request.settled:
                 continue
-            if not work.gone and not (waiting and waiting[0] is work):
-                waiting.appendleft(work)
-            work.error = None
-            work.begun = False
-            del batch[place]
+            if not request.abandoned and not (waiting and waiting[0] is request):
+                waiting.appendleft(request)
+            request.error = None
+            request.begun = False
+            del requests[place]
 
-    def tell(self) -> list[Nudge]:
-        """Call back for all of the batch, which is over then. Who sleeps is given: woken while the writer's lock is held, it would only wait for that."""
-        batch = self.batch
-        sleepers = [work.wake for work in batch if work.wake is not None]
-        for work in batch:
-            work.tell()
-        batch.clear()
-        return sleepers
+    def notify(self) -> list[Nudge]:
+        """Make all callbacks; the batch is over then. Returns the waiters instead of waking them: woken now, they would only wait for the lock."""
+        requests = self.requests
+        waiters = [request.wakeup for request in requests if request.wakeup is not None]
+        for request in requests:
+            request.notify()
+        requests.clear()
+        return waiters
 
     def clear(self) -> None:
         self.waiting.clear()
-        self.batch.clear()
+        self.requests.clear()
 
 
-class Leading:
-    """The thread. `lead` leads once if there is anything, and gives whether there was."""
+class LeaderThread:
+    """The thread that leads requests for which no thread waits."""
 
-    def __init__(self, lead: Callable[[], bool]) -> None:
-        self._lead = lead
-        self._service = Service(self._serve, every=MOMENT)
+    def __init__(self, lead: Callable[[], None]) -> None:
+        self._service = Service(lead, every=_LOOK_SECONDS)
 
     @property
     def thread(self) -> int | None:
         return self._service.thread
 
     def start(self) -> None:
-        """See that it is there, before anything is in line for it: where no thread is to be had, nothing was."""
+        """Return when it runs. Called before a request is queued for it: where the system has no thread to give, nothing was queued."""
         self._service.start()
 
-    def nudge(self) -> None:
-        """Have it look. Without memory even for that, it looks by itself after a moment."""
-        try:
-            self._service.nudge()
-        except MemoryError:
-            return
-
-    def _serve(self) -> None:
-        while self._lead():
-            continue
+    def wake(self) -> None:
+        self._service.nudge()
 
     def end(self) -> None:
-        """When everything is written."""
+        """End it, when everything is written."""
         self._service.end()
 
 
-class Leaders(ABC, Generic[W]):
-    """Whoever has work to be done leads, or waits for one who does. A backend says what it is to lead, and to go over what a leader left."""
+class GroupCommit(ABC):
+    """Writes the requests of all threads, in order. A backend says how to write a batch, and what became of one that was interrupted."""
 
-    def __init__(self) -> None:
-        self._line: Line[W] = Line()
-        self._hold = Hold()
-        self._leading = Leading(self._lead_queued)
+    def __init__(self, place: str, most: int) -> None:
+        self._place = place
+        self._batch = Batch(most)
+        self._lock = OwnedLock()
+        self._thread = LeaderThread(self._lead_submitted)
+        self._failure: str | None = None
+        self._closed = False
 
-    def _do(self, work: W) -> Any:
-        """Have work done, here or by another; return its result. Interrupted, it leaves the work done or never to be done."""
-        enter(self._hold)
+    def perform(self, request: Request) -> Any:
+        """Write a request, or wait for the leader that does; return its result. An interrupted one is written or never will be."""
+        batch, lock = self._batch, self._lock
+        enter(lock)
         try:
-            self._line.waiting.append(work)
-            while not work.settled:  # to be woken unsettled means that nobody leads
-                if self._hold.take(work):
-                    self._lead_and_unlock(work)
+            batch.waiting.append(request)
+            while not request.settled:
+                if lock.take(request):  # this thread leads; the lines of `_lead`, one call less on the way of every commit
+                    if batch.requests:
+                        self._recover()
+                    self._write(batch.fill())
+                    self._release(request, batch.notify())
                 else:
-                    work.nap()  # not for long: Ctrl-C in a leader may have cost us the call
-        except BaseException:
-            self._leave(work)
+                    request.wait()
+        except BaseException as error:
+            if self._leave(request, error):
+                raise self._poisoned(_NO_MEMORY, "unknown") from error
             raise
-        if work.error is not None:
-            raise work.error
-        return work.result
+        if request.error is not None:
+            raise request.error
+        return request.result
 
-    def _hand_in(self, work: W) -> None:
-        """Have work done soon, by the thread if nobody else leads."""
-        self._leading.start()
-        self._line.waiting.append(work)
-        self._leading.nudge()
+    def enqueue(self, request: Request) -> None:
+        """Have a request with a callback written soon, by the leader thread if no caller leads."""
+        self._thread.start()
+        self._batch.waiting.append(request)
+        self._thread.wake()
 
-    def _leave(self, work: W) -> None:
-        """Ctrl-C in a caller: its turn to lead must not be lost with it, nor the lock, and what a leader has is settled before anybody asks."""
-        work.gone = True
-        if self._hold.held_by(work):
+    def _lead_submitted(self) -> None:
+        """In the leader thread. If another thread leads, that one wakes this thread for what is left."""
+        while self._batch and self._lock.take(self._thread):
             try:
-                self._go_over()
-            finally:
-                self._unlock(work)
-        if not work.leave():
-            self._see_settled(work)
-        self._nudge()
+                self._release(self._thread, self._lead())
+            except BaseException as error:
+                if self._lock.held_by(self._thread):
+                    self._break_off(self._thread, error)
+                raise
 
-    def _see_settled(self, work: W) -> None:
-        """Wait for a leader that has the work in hand; it needs no longer than one transaction."""
-        while not work.settled:
-            if self._hold.take(work):
-                self._unlock(work)
-                return
-            work.nap()
-
-    def _lead_queued(self) -> bool:
-        """By the thread. Where somebody leads already, that one sees to what has come meanwhile. A lock that it could not let go is let go now."""
-        if not (self._line or self._hold.held_by(self._leading)) or not self._hold.take(self._leading):
-            return False
-        self._lead_and_unlock(self._leading)
-        return True
-
-    def _lead_and_unlock(self, who: W | Leading) -> None:
-        sleepers: Sequence[Nudge] = ()
-        try:
-            sleepers = self._lead()
-        except BaseException:
-            if isinstance(who, Work):
-                who.gone = True
-            sleepers = self._go_over()
-            raise
-        finally:
-            self._unlock(who)
-            for sleeper in sleepers:
-                sleeper.give()
+    def _lead(self) -> list[Nudge]:
+        """Write one batch; return the waiters. The calling thread owns the lock."""
+        if self._batch.requests:
+            self._recover()  # an interrupted leader left them
+        self._write(self._batch.fill())
+        return self._batch.notify()
 
     @abstractmethod
-    def _lead(self) -> Sequence[Nudge]:
-        """Do what is in line, a batch of it at most; return who sleeps for it."""
+    def _write(self, requests: list[Request]) -> None:
+        """Write the requests and settle each one, by a result or by an error. An empty batch is fine."""
 
     @abstractmethod
-    def _go_over(self) -> Sequence[Nudge]:
-        """After a leader that was interrupted: settle what it did, leave the rest to the next one."""
+    def _recover(self) -> list[Nudge]:
+        """After an interrupted leader: settle what it wrote, put the rest back; return the waiters."""
 
-    def _unlock(self, _who: Holder) -> None:
-        """Let the lock go, and see that somebody leads what has come meanwhile."""
-        self._hold.let_go()
-        if self._line.waiting:
-            self._nudge()
+    def _release(self, owner: Owner, waiters: Sequence[Nudge] = ()) -> None:
+        """Release the lock, wake the waiters, and see that a thread leads what has come meanwhile."""
+        free = self._lock.release(owner)
+        for waiter in waiters:
+            waiter.give()
+        if free and self._batch.waiting:
+            self._wake_next()
 
-    def _nudge(self) -> None:
+    def _wake_next(self) -> None:
         try:
-            first = self._line.waiting[0]
+            first = self._batch.waiting[0]
         except IndexError:
             return  # another leader was faster
-        if first.done is not None or first.gone:
-            self._leading.nudge()
-        elif first.wake is not None:
-            first.wake.give()
+        if first.done is not None or first.abandoned:
+            self._thread.wake()
+        elif first.wakeup is not None:
+            first.wakeup.give()
+
+    def _leave(self, request: Request, error: BaseException) -> bool:
+        """An error in a caller, mostly Ctrl-C: give the lock back, and return when the request is settled or dropped. True if the handle is poisoned."""
+        request.abandoned = True
+        leading = self._lock.held_by(request)
+        if leading:
+            self._break_off(request, error)
+        if not request.abandon():
+            while not request.settled and not self._lock.take(request):
+                request.wait()  # for the leader that has begun it; that takes no longer than one transaction
+            if self._lock.held_by(request):
+                self._release(request)
+        self._wake_next()
+        return leading and isinstance(error, MemoryError)
+
+    def _break_off(self, owner: Owner, error: BaseException) -> None:
+        """A leader was interrupted: settle what it wrote, leave the rest to the next leader, release the lock."""
+        if isinstance(error, MemoryError):
+            self.poison(_NO_MEMORY)
+        waiters: list[Nudge] = []
+        try:
+            waiters = self._recover()
+        finally:
+            self._release(owner, waiters)
+
+    def poison(self, reason: str) -> None:
+        """Write no more through this handle."""
+        if self._failure is None:
+            self._failure = reason
+
+    def _poisoned(self, reason: str, written: Written) -> StoreFailed:
+        said = f" is not written any more: {reason}" if written == "no" else f": {reason}; whether the save is there is unknown"
+        failure = StoreFailed(f"{self._place}{said}", written=written)
+        failure.lasting, failure.place = True, self._place
+        return failure
+
+    def _check_usable(self) -> None:
+        if self._closed:
+            raise StoreClosed(f"the store {self._place} is closed")
+        if self._failure is not None:
+            raise self._poisoned(self._failure, "no")
+
+    def close(self, last: Callable[[], None] | None = None) -> None:
+        """Write what is queued, call `last`, then refuse everything."""
+        owner = self._lock.wait_turn()
+        waiters: list[Nudge] = []
+        try:
+            while self._batch:
+                waiters += self._lead()
+            if last is not None:
+                last()
+        finally:
+            self._closed = True
+            try:
+                while self._batch:  # closing was interrupted: the rest is refused
+                    waiters += self._lead()
+            finally:
+                self._disconnect()
+                self._release(owner, waiters)
+                self._thread.end()
+
+    @abstractmethod
+    def _disconnect(self) -> None:
+        """Close the connection."""

@@ -196,11 +196,15 @@ class AsyncRun:
         run = self._run
         done = run._recorded_save(state)
         if done is not None:
+            await self._completions.saved(run._place_of(done))
             return done
         run._lock.check()
         run._fire("before_checkpoint", kind="manual")
         commit = await self._commit(lambda: run._prepare(note, tags, meta, state, run._header("manual", None, False)))
-        return run._made(commit)
+        made = run._made(commit)
+        if run._mode.workflow:
+            await self._completions.saved(commit.run.head_seq)
+        return made
 
     async def _commit(self, build: Callable[[], Commit]) -> Commit:
         """Build a commit here, and wait for it without keeping the loop."""

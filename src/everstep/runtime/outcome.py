@@ -14,7 +14,8 @@ from everstep.runtime.engine.replay import content, whole
 from everstep.runtime.report import Report
 from everstep.runtime.waits.gates import verified_letter
 from everstep.store.gates import Gate, open_gates
-from everstep.store.journal.entries import RUNNING, load_result
+from everstep.store.journal.entries import RUNNING
+from everstep.store.journal.results import load_result
 from everstep.store.load import newest_of
 from everstep.store.refs import verified
 
@@ -104,7 +105,9 @@ def waited_for(store: Host, row: RunRow) -> list[Gate]:
     if not waiting:
         return found
     entries = whole(store.backend, row).entries  # it knows which failed calls are made again
-    over = {child_id(row.id, address) for address, one in entries.items() if one.body[0] != RUNNING and not one.body[12].get("next")}
+    over = {
+        child_id(row.id, address) for address, one in entries.items() if one.entry.status != RUNNING and not one.entry.flags.get("next")
+    }
     for child in reversed(waiting):
         if child.id not in over:
             found += waited_for(store, verified(child, store.backend.seal))

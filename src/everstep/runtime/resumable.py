@@ -10,8 +10,7 @@ from everstep.records import CHILD, RunRow, Status
 from everstep.runtime import workflow
 from everstep.runtime.driving_store import Host
 from everstep.runtime.outcome import waited_for
-from everstep.store.journal.entries import read
-from everstep.store.load import load
+from everstep.store.load import checked_from, load
 from everstep.store.refs import find_run
 
 
@@ -46,7 +45,7 @@ def _status(backend: Backend, row: RunRow) -> str | None:
 
 def _journal(backend: Backend, row: RunRow) -> str | None:
     try:
-        read(backend, row, 1)
+        checked_from(backend, row, 1)
         if row.checkpoints:
             load(backend, row, row.checkpoints)
     except EverstepError as error:

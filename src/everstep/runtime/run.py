@@ -38,7 +38,7 @@ from everstep.runtime.engine import abandoned, owner, replay
 from everstep.runtime.engine.closing import announce, end
 from everstep.runtime.engine.context import opened
 from everstep.runtime.engine.driver import Driver, republish, told
-from everstep.runtime.engine.ending import Ending, add_loose, ending_of, stopped_by, tell_caller
+from everstep.runtime.engine.ending import Ending, add_loose, end_of, ending_of, stopped_by, tell_caller
 from everstep.runtime.engine.give_back import give_back, give_back_unopened
 from everstep.runtime.engine.journal_writer import TROUBLE, Durability
 from everstep.runtime.engine.leases import Keeper
@@ -47,13 +47,14 @@ from everstep.runtime.engine.replay import Playback
 from everstep.runtime.limits import deaths, signals
 from everstep.runtime.limits.account import Account
 from everstep.runtime.limits.children_used import know_children
-from everstep.runtime.steps.drive import Ticket, begin, call, value_body
+from everstep.runtime.steps.drive import Ticket, begin, call, value_entry
 from everstep.runtime.steps.options import ABSENT, check_items, check_name
 from everstep.runtime.waits import gates
 from everstep.snapshot.saver import Saver
 from everstep.store.chain import Chain
 from everstep.store.journal.driven import driven_in
-from everstep.store.journal.entries import load_result, pack_body, result_body
+from everstep.store.journal.entries import EventEntry, pack
+from everstep.store.journal.results import load_result, result_body
 from everstep.store.load import Loaded, checked, load
 from everstep.store.refs import find_run, verified
 from everstep.store.store import BaseStore
@@ -320,7 +321,7 @@ class Run(Driver):
         used, below = self._played.used, self._account.below
         seconds = used.seconds + (time.monotonic() - self._began if self._saver is not None else 0.0)
         return {
-            "seconds": seconds + below.seconds, "steps": used.steps + below.steps, "tokens": used.tokens + below.tokens,
+            "seconds": seconds + below.seconds + self._account.lost, "steps": used.steps + below.steps, "tokens": used.tokens + below.tokens,
             "cost": used.cost + below.cost,
         }  # fmt: skip
 
@@ -381,6 +382,10 @@ class Run(Driver):
         if state is not None:
             self.state = state
         return Checkpoint(own[place])
+
+    def _place_of(self, done: Checkpoint) -> int:
+        """Where the checkpoint that was found last stands in the journal; 0 if it stands for one of another run."""
+        return 0 if self._dry or self._saves <= self._played.skip_saves else done._record.seq
 
     def _nothing_saved(self) -> Checkpoint:
         row, _ = self._open()
@@ -462,12 +467,12 @@ class Run(Driver):
         found = self._recorded(address)
         if found is not None:
             try:
-                return made(self._loaded(found.body))
+                return made(self._loaded(found.entry))
             except (AttributeError, OSError, OverflowError, TypeError, ValueError) as error:
                 raise DamagedRecord(self.id, found.record.seq, f"it is no value of {address}") from error
         value = draw()
         if not self._dry:
-            self._put("step", value_body(self, value), address)
+            self._put("step", pack(value_entry(self, value)), address)
         return made(value)
 
     def gate(self, name: str, ask: str | None = None, **options: Any) -> Any:
@@ -501,7 +506,7 @@ class Run(Driver):
             return
         mask = self._mask
         kept = data if mask is None else mask(data, f"event {event}")
-        self._put("event", pack_body([event, encode(kept, f"event {event}")]), address)
+        self._put("event", pack(EventEntry.of(event, kept, f"event {event}")), address)
         if self._mode.policy.due(event, None, 0, 0.0) is not None:
             self._save("automatic", f"on {event}", safe=True)
         self._fire(event if event.startswith("custom:") else f"custom:{event}", **data)
@@ -537,7 +542,7 @@ class Run(Driver):
 
     def _leave(self, error: BaseException | None) -> None:
         """Record how the run ended; an error of the program goes before one of ours."""
-        error = stopped_by(error) or next(iter(self._waits.values()), None)
+        error = end_of(self, stopped_by(error))
         self._notice_trouble(error)
         if self._ticker is not None:
             self._ticker.stop()  # nobody else commits from here on

@@ -40,7 +40,7 @@ from everstep.ids import check_id, new_id
 from everstep.records import Kind, RunRow, Status
 from everstep.runtime.driving_store import Host
 from everstep.runtime.engine.driver import republish
-from everstep.runtime.engine.ending import stopped_by
+from everstep.runtime.engine.ending import end_of, stopped_by
 from everstep.runtime.engine.journal_writer import TROUBLE
 from everstep.runtime.engine.options import Mode, Replay, check_limits
 from everstep.runtime.engine.owner import place
@@ -54,8 +54,9 @@ from everstep.runtime.outcome import DIFFERS, Outcome, recorded
 from everstep.runtime.run import Run
 from everstep.runtime.steps.retry import Retry
 from everstep.store.journal.driven import driven, has_begun, may_drive
-from everstep.store.journal.entries import load_result, name_of, read, result_body
-from everstep.store.load import checked
+from everstep.store.journal.results import load_result, result_body
+from everstep.store.journal.steps import name_of
+from everstep.store.load import checked, checked_from
 from everstep.store.refs import find_run
 
 Stored = tuple[tuple[Any, ...], dict[str, Any]]
@@ -336,7 +337,7 @@ def attempt_of(store: Host, run_id: str, from_step: str | None, replay: Replay, 
         row = store.fork_before(row, from_step)
     elif replay != "validate" and row.status == Status.SUCCEEDED:
         if replay == "republish":
-            republish(store.hook_registry, read(store.backend, row, 1))
+            republish(store.hook_registry, checked_from(store.backend, row, 1))
         return _Ended(flow, recorded(store, row))
     elif row.status == Status.CANCELLED and replay != "validate" and not options.get("revived"):
         raise IllegalTransition(row.id, row.status, Status.RUNNING)
@@ -346,7 +347,7 @@ def attempt_of(store: Host, run_id: str, from_step: str | None, replay: Replay, 
 
 def _refuse_unknown_steps(store: Host, row: RunRow, accept: frozenset[str]) -> None:
     """A misspelt address would accept nothing, unnoticed."""
-    unknown = accept - {record.note for record in read(store.backend, row, 1) if record.kind == Kind.STEP}
+    unknown = accept - {record.note for record in checked_from(store.backend, row, 1) if record.kind == Kind.STEP}
     if unknown:
         raise InvalidArgument(
             f"accept must name recorded steps of run {row.id!r}, got {', '.join(map(repr, sorted(unknown)))}",
@@ -417,7 +418,7 @@ def definition_change(store: Host, row: RunRow, flow: Workflow, said: dict[str, 
     changed = _difference(definition_of(store, flow), before.definition)
     if not changed or flow.compatible is None:
         return changed
-    begun = {name_of(r.note) for r in read(store.backend, row, 1) if r.kind in (Kind.STEP, Kind.GATE, Kind.ANSWER) and r.note}
+    begun = {name_of(r.note) for r in checked_from(store.backend, row, 1) if r.kind in (Kind.STEP, Kind.GATE, Kind.ANSWER) and r.note}
     reasons = flow.compatible(before.definition or "", begun)
     if reasons and not anyway:
         raise DefinitionChanged(f"run {row.id!r} began under another definition of {flow.name}: {'; '.join(reasons)}", changed)
@@ -513,7 +514,7 @@ class Attempt:
             run._give(self._flow.function(*self._args, **self._kwargs))
         except BaseException as problem:  # noqa: BLE001 - it becomes the outcome, or is raised again
             error = self._problem(problem)
-        error = self._or_diverged(error)
+        error = end_of(run, error)
         return self._outcome(error, _exit(run, error))
 
     async def _async(self) -> Outcome:
@@ -528,7 +529,7 @@ class Attempt:
             self.run._give(await self._flow.function(*self._args, **self._kwargs))
         except BaseException as problem:  # noqa: BLE001 - it becomes the outcome, or is raised again
             error = self._problem(problem)
-        error = self._or_diverged(error)
+        error = end_of(self.run, error)
         trouble: BaseException | None = None
         try:
             await AsyncRun.leave(handle._run, type(error) if error else None, error, None)
@@ -544,11 +545,6 @@ class Attempt:
         made = ExitInWorkflow(f"the workflow {self._flow.name!r} tried to end its worker ({type(error).__name__}: {error})")
         made.__cause__ = error
         return made
-
-    def _or_diverged(self, error: BaseException | None) -> BaseException | None:
-        """A program that asked for something else than it recorded has failed with that, whatever it made of the error."""
-        diverged = self.run._diverged
-        return diverged if diverged is not None and (error is None or isinstance(error, Exception)) else error
 
     def _cancelled(self) -> Outcome:
         """The run was cancelled while its driver was dead, was driven between the look at it and the lease, or was given up for its deaths."""

@@ -7,9 +7,11 @@ from typing import Any
 
 from everstep.backends.contract.core import Backend
 from everstep.codec.values import decode
-from everstep.fields import Shape
-from everstep.records import Kind, Record, RunRow
-from everstep.store.journal.entries import name_of, open_body, read
+from everstep.fields import Shape, replace
+from everstep.records import Kind, Record, RunRow, Status
+from everstep.store.journal.entries import AnswerEntry, GateEntry, open_entry
+from everstep.store.journal.steps import name_of
+from everstep.store.load import checked_from
 from everstep.store.views import when
 
 
@@ -29,7 +31,7 @@ class Gate(Shape, frozen=True):
 
     @property
     def open(self) -> bool:
-        """Whether the run waits for an answer to it: it has none, and the program did not cancel it."""
+        """Whether the run waits for an answer to it: it has none, and neither the gate nor the run was cancelled."""
         return not self.answered and not self.cancelled
 
     @property
@@ -44,14 +46,16 @@ class Gate(Shape, frozen=True):
 def list_gates(backend: Backend, row: RunRow) -> list[Gate]:
     """All gates that a run has come to, in the order in which they were asked."""
     found: dict[str, Gate] = {}
-    for record in read(backend, row, 1):
+    for record in checked_from(backend, row, 1):
         if record.kind not in (Kind.GATE, Kind.ANSWER):
             continue
-        address, body = record.note or "", open_body(record)
-        if record.kind == Kind.GATE:
-            found[address] = _asked(row, record, address, body)
-        else:
-            found[address] = _answered(row, record, address, body, found.get(address))
+        address, entry = record.note or "", open_entry(record)
+        if isinstance(entry, GateEntry):
+            found[address] = _asked(row, record, address, entry)
+        elif isinstance(entry, AnswerEntry):
+            found[address] = _answered(row, record, address, entry, found.get(address))
+    if row.status == Status.CANCELLED:
+        return [replace(gate, cancelled=True) if gate.open else gate for gate in found.values()]
     return list(found.values())
 
 
@@ -59,15 +63,15 @@ def open_gates(backend: Backend, row: RunRow) -> list[Gate]:
     return [gate for gate in list_gates(backend, row) if gate.open]
 
 
-def _asked(row: RunRow, record: Record, address: str, body: list[Any]) -> Gate:
-    return Gate(row.id, address, body[0], body[1], when(record.at), when(body[2]) if body[2] is not None else None)
+def _asked(row: RunRow, record: Record, address: str, gate: GateEntry) -> Gate:
+    return Gate(row.id, address, gate.ask, gate.schema, when(record.at), None if gate.deadline is None else when(gate.deadline))
 
 
-def _answered(row: RunRow, record: Record, address: str, body: list[Any], gate: Gate | None) -> Gate:
+def _answered(row: RunRow, record: Record, address: str, answer: AnswerEntry, gate: Gate | None) -> Gate:
     known = gate or Gate(row.id, address, None, None, when(record.at))
-    if body[2].get("cancelled"):
+    if answer.flags.get("cancelled"):
         return Gate(row.id, address, known.ask, known.schema, known.asked_at, known.deadline, cancelled=True)
     return Gate(
         row.id, address, known.ask, known.schema, known.asked_at, known.deadline, True,
-        None if body[2].get("expired") else decode(body[0]), body[1],
+        None if answer.flags.get("expired") else decode(answer.value), answer.by,
     )  # fmt: skip

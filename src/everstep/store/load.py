@@ -99,6 +99,11 @@ def checked(backend: Backend, row: RunRow, first: int, last: int | None) -> list
     return records if first == 1 else records[1:]
 
 
+def checked_from(backend: Backend, row: RunRow, first: int) -> list[Record]:
+    """All records of a run from this one on, proved."""
+    return checked(backend, row, first, row.head_seq) if first <= row.head_seq else []
+
+
 def load(backend: Backend, row: RunRow, number: int) -> Loaded:
     """The snapshot of one checkpoint; an error about the head names the newest good one."""
     try:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # what only some programs use is imported when they do
     from everstep.snapshot.diff import Change
     from everstep.store.events.event import Event
     from everstep.store.gates import Gate
-    from everstep.store.journal.entries import Step
+    from everstep.store.journal.steps import Step
     from everstep.store.masking import Mask
     from everstep.store.progress import Progress
     from everstep.store.repair.salvage import Salvaged
@@ -261,9 +261,9 @@ class BaseStore:
 
     def steps(self, run_id: str) -> list[Step]:
         """The recorded steps of a run, failed attempts too, in the order in which they ended."""
-        from everstep.store.journal import entries as journal
+        from everstep.store.journal.steps import list_steps
 
-        return journal.list_steps(self.backend, find_run(self.backend, run_id))
+        return list_steps(self.backend, find_run(self.backend, run_id))
 
     def gates(self, run_id: str) -> list[Gate]:
         """The gates that a run has come to: what they ask, and what was answered."""

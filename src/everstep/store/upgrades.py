@@ -19,7 +19,7 @@ from everstep.errors import Damaged, EverstepError, StoreClosed
 from everstep.fields import Shape
 from everstep.records import Kind, Record, RunRow
 from everstep.snapshot.loader import Loader
-from everstep.store.journal.entries import CHUNKED, INLINE, open_body
+from everstep.store.journal.entries import CHUNKED, INLINE, StepEntry, open_as
 from everstep.store.load import load
 from everstep.store.refs import verified
 
@@ -140,14 +140,16 @@ def _steps(backend: Backend, row: RunRow, found: list[Upgrade]) -> None:
 
 
 def _result(backend: Backend, row: RunRow, record: Record) -> Any:
-    form, data = open_body(record)[4:6]
-    if form == INLINE:
-        return Decoder().decode(data)
-    return Loader(lambda digests: backend.chunks(row.family, digests), unwrap).load(data) if form == CHUNKED else None
+    step = open_as(record, StepEntry)
+    if step.result is None:
+        return None
+    if step.form == INLINE:
+        return Decoder().decode(step.result)
+    return Loader(lambda digests: backend.chunks(row.family, digests), unwrap).load(step.result) if step.form == CHUNKED else None
 
 
 def _error(backend: Backend, row: RunRow, record: Record) -> Any:
-    error = open_body(record)[6]
+    error = open_as(record, StepEntry).error
     return Decoder().decode(error["object"]) if error and "object" in error else None
 
 

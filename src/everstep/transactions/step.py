@@ -35,7 +35,8 @@ from everstep.fields import Shape
 from everstep.runtime.steps import drive
 from everstep.runtime.steps.drive import Unrecorded
 from everstep.store.chain import Entry
-from everstep.store.journal.entries import SUCCEEDED, show_input
+from everstep.store.journal.entries import SUCCEEDED, StepEntry, unpack_step
+from everstep.store.journal.results import show_input
 from everstep.transactions.ledger import address_of, open_ledger
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ class TransactionalStep(Shape, frozen=True):
 class InStore:
     """A transaction in the store's own database."""
 
-    kept: tuple[list[Any], Entry] | None = None
+    kept: tuple[StepEntry, Entry] | None = None
     inside = True
 
     def __init__(self, transaction: Transaction):
@@ -233,7 +234,7 @@ def _tidy(ledger: Ledger) -> None:
 
 def _is_recorded(run: Driver, address: str) -> bool:
     found = run._played.entries.get(address)
-    return found is not None and found.body[0] == SUCCEEDED
+    return found is not None and found.entry.status == SUCCEEDED
 
 
 def transact(ticket: Ticket) -> Any:
@@ -308,24 +309,24 @@ def take_kept(ticket: Ticket, work: Work) -> None:
     ticket.work, ticket.entry = None, _of_row(work)[1]
 
 
-def _of_row(work: Work) -> tuple[list[Any], Entry]:
+def _of_row(work: Work) -> tuple[StepEntry, Entry]:
     assert work.kept is not None
     return work.kept
 
 
 def adopted(ticket: Ticket, work: Work) -> Any:
-    run, body = ticket.run, _of_row(work)[0]
+    run, step = ticket.run, _of_row(work)[0]
     run._report.executed -= 1  # nothing was run
-    run._kept(ticket.address, body)
+    run._kept(ticket.address, step)
     work.recorded(ticket)
-    return run._loaded(body)
+    return run._loaded(step)
 
 
 def _digest(run: Driver, address: str, content: bytes) -> bytes:
     return sha256(b"everstep step 1\0" + run._open()[0].key + address.encode() + b"\0" + content).digest()
 
 
-def _opened(ledger: Ledger, kept: tuple[bytes, bytes], ticket: Ticket) -> tuple[list[Any], Entry]:
+def _opened(ledger: Ledger, kept: tuple[bytes, bytes], ticket: Ticket) -> tuple[StepEntry, Entry]:
     """The row of a step, if it is what was written."""
     run, address = ticket.run, ticket.address
     content, digest = bytes(kept[0]), bytes(kept[1])
@@ -335,10 +336,10 @@ def _opened(ledger: Ledger, kept: tuple[bytes, bytes], ticket: Ticket) -> tuple[
             remedy="What the step wrote holds. Restore the row from a backup, or say what the step returned: store.skip(run_id, step, result).",
         )
     packed, chunks = unpackb(unwrap(content))
-    body: list[Any] = unpackb(packed)
-    if body[2] != ticket.digest and body[2] and ticket.digest and address not in run._accept:
-        raise run._diverge(address, show_input(body[3]), show_input(ticket.input))
-    return body, Entry("step", packed, address, [(bytes(name), bytes(frame)) for name, frame in chunks])
+    step = unpack_step(packed)
+    if step.digest != ticket.digest and step.digest and ticket.digest and address not in run._accept:
+        raise run._diverge(address, show_input(step.input), show_input(ticket.input))
+    return step, Entry("step", packed, address, [(bytes(name), bytes(frame)) for name, frame in chunks])
 
 
 def call_bare(place: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

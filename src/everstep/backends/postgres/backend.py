@@ -24,6 +24,7 @@ from weakref import WeakSet
 from everstep.backends.contract.core import MAX_SEQ, Commit, Done, Manifest, Query
 from everstep.backends.contract.queues import Claim, Claimed, Depth, Place, Task
 from everstep.backends.contract.upkeep import Census, Cut, Gathered
+from everstep.backends.group_commit import Request
 from everstep.backends.postgres import feed as feeds
 from everstep.backends.postgres import gather as gathering
 from everstep.backends.postgres import queues, upkeep
@@ -88,7 +89,7 @@ class PostgresBackend:
 
     def commit(self, commit: Commit) -> None:
         self._check_open()
-        self._writer.commit(commit)
+        self._writer.perform(Request(None, commit))
 
     def submit(self, commit: Commit, done: Done) -> None:
         self._check_open()
@@ -358,8 +359,8 @@ class PostgresBackend:
         self._closed = True
         for bell in self._bells:
             bell.stop()
-        self._claims.close(lambda *_: None)
-        self._writer.close(lambda connection, _: self._leases.forget(connection))
+        self._claims.close()
+        self._writer.close_after(lambda connection, _: self._leases.forget(connection))
         self._readers.close()
         self._lender.close()
 

@@ -1,9 +1,9 @@
-"""Group commit on PostgreSQL: one transaction, one round trip and one fsync of the server for all commits that wait at the same time.
+"""Writes a store in PostgreSQL: one transaction, one round trip and one fsync of the server for all commits that wait at the same time.
 
-Relies on `group_commit` for who sends when. Commits that follow each other go as one pipeline; other work goes alone.
+Relies on `group_commit` for which thread sends when. Commits that follow each other go as one pipeline; every other request goes alone.
 
-A connection that is lost on the way leaves it open whether the commit happened. It is then asked for once more, with the same fence: what
-happened is found by its digests and not done again, what did not happen is done now. So it ends in yes or no, or, if the server stays
+A connection that is lost on the way leaves it open whether the commit happened. The writer then asks for it once more, with the same fence: a commit that
+happened is found by its digests and not done again, one that did not happen is done now. So it ends in yes or no, or, if the server stays
 away, in an error that says `written="unknown"`.
 """
 
@@ -16,16 +16,16 @@ from typing import Any
 import psycopg
 from psycopg.errors import DeadlockDetected, DuplicatePreparedStatement, InvalidSqlStatementName, SerializationFailure
 
-from everstep.backends import group_commit
 from everstep.backends.contract.core import Commit, Done
+from everstep.backends.group_commit import GroupCommit, Request
 from everstep.backends.postgres.commit import ADVANCE, NAMES, arguments, refusal
 from everstep.backends.postgres.connections.connect import Address, Connection, execute, hear_out, is_direct
 from everstep.backends.postgres.connections.diagnosis import explained
 from everstep.backends.postgres.connections.errors import said, translated
 from everstep.backends.postgres.fast_commit import Quick, usable
 from everstep.backends.postgres.rows import Values
-from everstep.errors import EverstepError, InvalidArgument, StoreBusy, StoreClosed, StoreUnreachable
-from everstep.threads.guard import enter, interrupts
+from everstep.errors import EverstepError, InvalidArgument, StoreBusy, StoreClosed, StoreFailed, StoreUnreachable
+from everstep.threads.guard import interrupts
 from everstep.threads.wakeup import Nudge
 
 Operation = Callable[[Connection, bool], Any]
@@ -37,23 +37,11 @@ _TRY_AGAIN = (DeadlockDetected, SerializationFailure)
 _UNPREPARED = (InvalidSqlStatementName, DuplicatePreparedStatement)
 
 
-class Work(group_commit.Work):
-    """One commit or operation in the queue. `again`: it was sent before, and nobody knows what became of it."""
-
-    __slots__ = ("again", "commit", "operation")
-
-    def __init__(self, commit: Commit | None, operation: Operation | None, done: Done | None) -> None:
-        super().__init__(done)
-        self.commit = commit
-        self.operation = operation
-        self.again = False
-
-
-class Writer(group_commit.Leaders[Work]):
-    """The one way to write in this process, for one store."""
+class Writer(GroupCommit):
+    """The one way to write in this process, for one store. A request without an operation is a commit, its argument."""
 
     def __init__(self, address: Address, bucket: int, patience: float) -> None:
-        super().__init__()
+        super().__init__(address.url, _BATCH)
         self.bucket = bucket
         self.sql = address.load("write")
         self._address = address
@@ -61,58 +49,44 @@ class Writer(group_commit.Leaders[Work]):
         self._connection: Connection | None = None
         self._quick: Quick | None = None
         self._prepares = True
-        self._closed = False
-
-    def commit(self, commit: Commit) -> None:
-        """Make one commit durable."""
-        self._do(Work(commit, None, None))
 
     def call(self, operation: Operation) -> Any:
-        """Do something else, in turn with the commits."""
-        return self._do(Work(None, operation, None))
+        """Do something other than a commit, in turn with the commits."""
+        return self.perform(Request(operation))
 
     def submit(self, commit: Commit, done: Done) -> None:
         """Make a commit durable soon; `done` is called when it is settled."""
-        self._hand_in(Work(commit, None, done))
+        self.enqueue(Request(None, commit, done))
 
-    def _lead(self) -> Sequence[Nudge]:
-        """Send what is in line, a batch of it at most; return who sleeps for it."""
-        line = self._line
-        if line.batch:
-            self._go_over()
-        line.take(_BATCH)
-        for group in _groups(line.batch):
-            self._serve(group)
-        return line.tell()
+    def _write(self, requests: list[Request]) -> None:
+        """Do each operation and each group of commits, again until it is known what became of it or the server stayed away too long."""
+        for group in _groups(requests):
+            limit, settled = time.monotonic() + self._patience, False
+            while not settled:
+                try:
+                    self._attempt(self._ready(), group)
+                except MemoryError:
+                    raise  # the answer may have been lost with it: see `GroupCommit`
+                except Exception as error:
+                    if interrupts(error):
+                        raise
+                    settled = self._is_over(group, error, time.monotonic() > limit)
+                else:
+                    for request in group:
+                        request.settled = settled = True
 
-    def _go_over(self) -> Sequence[Nudge]:
-        """After a leader that was interrupted: what it did not see settled is left to the next one; nobody knows whether it was done."""
+    def _recover(self) -> list[Nudge]:
+        """After an interrupted leader: leave to the next one what is not settled. Whether it was done is unknown, so that it is marked as sent before."""
         if self._connection is not None:
             hear_out(self._connection)
         self._drop()
-        for work in self._line.batch:
-            work.again = work.again or not work.settled
-        self._line.put_back()
-        return self._line.tell()
+        for request in self._batch.requests:
+            request.again = request.again or not request.settled
+        self._batch.put_back()
+        return self._batch.notify()
 
-    def _serve(self, group: list[Work]) -> None:
-        """Do one operation or some commits, again until it is known what became of them or the server stayed away too long."""
-        limit = time.monotonic() + self._patience
-        while True:
-            try:
-                self._attempt(self._ready(), group)
-            except Exception as error:
-                if interrupts(error):
-                    raise
-                if self._is_over(group, error, time.monotonic() > limit):
-                    return
-            else:
-                break
-        for work in group:
-            work.settled = True
-
-    def _is_over(self, group: list[Work], error: Exception, late: bool) -> bool:
-        """What an error means for those whose work it met; False if it is to be tried once more."""
+    def _is_over(self, group: list[Request], error: Exception, late: bool) -> bool:
+        """What an error means for those whose request it met; False if it is to be tried once more."""
         if isinstance(error, _TRY_AGAIN) and len(group) == 1 and not late:
             return False
         if isinstance(error, _UNPREPARED) and self._prepares:  # something stands between that gives another session: nothing was done
@@ -120,10 +94,10 @@ class Writer(group_commit.Leaders[Work]):
             self._drop()
             return False
         if not self._is_lost(error):
-            self._failed(group, error)
+            self._undone(group, error)
             return True
-        for work in group:
-            work.again = work.again or self._sent(error)
+        for request in group:
+            request.again = request.again or self._sent(error)
         self._drop()
         if late:
             self._give_up(group, error)
@@ -131,26 +105,26 @@ class Writer(group_commit.Leaders[Work]):
         time.sleep(_PAUSE)
         return False
 
-    def _attempt(self, connection: Connection, group: list[Work]) -> None:
+    def _attempt(self, connection: Connection, group: list[Request]) -> None:
         first = group[0]
         if first.operation is not None:
             first.result = first.operation(connection, first.again)
             return
-        ready: list[tuple[Work, Values]] = []
-        for work in group:
-            work.error = None
+        ready: list[tuple[Request, Values]] = []
+        for request in group:
+            request.error = None
             try:
-                ready.append((work, arguments(_commit(work), self.bucket, work.again)))
+                ready.append((request, arguments(request.argument, self.bucket, request.again)))
             except EverstepError as error:
                 if interrupts(error):
                     raise
-                work.error = error
+                request.error = error
         # Who creates runs takes a lock that all who create runs share: first, so that no two batches wait for each other in a circle.
-        ready.sort(key=lambda pair: _commit(pair[0]).was is not None)
+        ready.sort(key=lambda pair: pair[0].argument.was is not None)
         answers = self._send(connection, [values for _, values in ready])
-        for (work, _), answer in zip(ready, answers, strict=True):
-            work.error = refusal(_commit(work), answer, work.again)
-        _settle_chains([work for work, _ in ready])
+        for (request, _), answer in zip(ready, answers, strict=True):
+            request.error = refusal(request.argument, answer, request.again)
+        _settle_chains([request for request, _ in ready])
 
     def _send(self, connection: Connection, calls: list[Values]) -> list[Values]:
         """One round trip and one transaction, however many they are."""
@@ -172,8 +146,7 @@ class Writer(group_commit.Leaders[Work]):
         return self.sql[NAMES[len(values)]]
 
     def _ready(self) -> Connection:
-        if self._closed:
-            raise StoreClosed(f"the store {self._address.url} is closed")
+        self._check_usable()
         if self._connection is None:
             connection = self._address.connect(writing=True)
             try:
@@ -202,87 +175,66 @@ class Writer(group_commit.Leaders[Work]):
             self._connection.close()
             self._connection = self._quick = None
 
-    def _failed(self, group: list[Work], error: Exception) -> None:
+    def _undone(self, group: list[Request], error: Exception) -> None:
         """The server refused the transaction and undid it. Of several, each is tried alone, so that only the culprit fails."""
         connection = self._connection
         meaning = explained(error, self._address, connection)
         if connection is not None and (connection.closed or connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE):
             self._drop()
-        if len(group) > 1 and not isinstance(error, (StoreClosed, StoreBusy)):
-            for work in group:
-                self._serve([work])
+        if len(group) > 1 and not isinstance(error, (StoreClosed, StoreFailed, StoreBusy)):
+            for request in group:
+                self._write([request])
             return
-        for work in group:
-            work.error = meaning
-            said_by_operation = work.operation is not None and isinstance(error, EverstepError)
-            if work.again and isinstance(work.error, EverstepError) and not said_by_operation:
-                work.error.written = "unknown"  # this try was undone; what became of the one before is not known
-            work.settled = True
+        for request in group:
+            request.error = meaning
+            said_by_operation = request.operation is not None and isinstance(error, EverstepError)
+            if request.again and isinstance(request.error, EverstepError) and not said_by_operation:
+                request.error.written = "unknown"  # this try was undone; what became of the one before is not known
+            request.settled = True
 
-    def _give_up(self, group: list[Work], error: Exception) -> None:
-        for work in group:
+    def _give_up(self, group: list[Request], error: Exception) -> None:
+        for request in group:
             what = f"{self._address.url}: {error.message if isinstance(error, EverstepError) else said(error)}"
-            failure = StoreUnreachable(what, written="unknown" if work.again else "no")
+            failure = StoreUnreachable(what, written="unknown" if request.again else "no")
             failure.__cause__ = error
-            work.error = failure.of(self._address.url)
-            work.settled = True
+            request.error = failure.of(self._address.url)
+            request.settled = True
 
-    def close(self, last: Operation) -> None:
+    def close_after(self, last: Operation) -> None:
         """Write what is queued, do one last thing if the server can be reached, then refuse everything."""
-        enter(self._hold)
-        sleepers: list[Nudge] = []
-        mine = Work(None, None, None)
-        while not self._hold.take(mine):
-            mine.nap()
-        try:
-            while self._line:
-                sleepers += self._lead()
-            self._end(last)
-        finally:
-            self._closed = True
-            try:
-                while self._line:  # it was interrupted: the rest is refused
-                    sleepers += self._lead()
-            finally:
-                self._drop()
-                self._hold.let_go()
-                for sleeper in sleepers:
-                    sleeper.give()
-                self._leading.end()
+        self.close(lambda: self._try_last(last))
 
-    def _end(self, last: Operation) -> None:
+    def _try_last(self, last: Operation) -> None:
         try:
             if self._connection is not None:
                 last(self._connection, False)
         except psycopg.Error:
             return  # leases that were not given back end by themselves
 
-
-def _commit(work: Work) -> Commit:
-    assert work.commit is not None
-    return work.commit
+    def _disconnect(self) -> None:
+        self._drop()
 
 
-def _groups(batch: Sequence[Work]) -> list[list[Work]]:
-    """Commits that follow each other together, everything else alone. What was sent before stays apart from what was not; who has left, out."""
-    groups: list[list[Work]] = []
-    for work in batch:
-        if work.gone:
+def _groups(batch: Sequence[Request]) -> list[list[Request]]:
+    """Group commits that follow each other; every operation is alone. Retries are grouped apart from first attempts; abandoned requests are skipped."""
+    groups: list[list[Request]] = []
+    for request in batch:
+        if request.abandoned:
             continue
         last = groups[-1][-1] if groups else None
-        if last is not None and last.commit is not None and work.commit is not None and last.again == work.again:
-            groups[-1].append(work)
+        if last is not None and last.operation is None and request.operation is None and last.again == request.again:
+            groups[-1].append(request)
         else:
-            groups.append([work])
+            groups.append([request])
     return groups
 
 
-def _settle_chains(group: list[Work]) -> None:
+def _settle_chains(group: list[Request]) -> None:
     """A commit without records that was asked for twice is known to have happened if one that followed it has."""
-    followed = {_commit(work).was.check for work in group if work.error is None and _commit(work).was is not None}  # type: ignore[union-attr]
-    for work in reversed(group):
-        commit = _commit(work)
-        if isinstance(work.error, EverstepError) and work.error.written == "unknown" and commit.run.check in followed:
-            work.error = None
+    followed = {request.argument.was.check for request in group if request.error is None and request.argument.was is not None}
+    for request in reversed(group):
+        commit = request.argument
+        if isinstance(request.error, EverstepError) and request.error.written == "unknown" and commit.run.check in followed:
+            request.error = None
             if commit.was is not None:
                 followed.add(commit.was.check)

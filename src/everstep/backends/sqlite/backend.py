@@ -26,6 +26,7 @@ import apsw
 from everstep.backends.contract.core import Commit, Done, Manifest, Query
 from everstep.backends.contract.queues import Claim, Claimed, Depth, NoOrders, Place, Task
 from everstep.backends.contract.upkeep import Census, Cut, Gathered
+from everstep.backends.group_commit import Request
 from everstep.backends.sqlite import health as sqlite_health
 from everstep.backends.sqlite import queues as sqlite_queues
 from everstep.backends.sqlite import upkeep
@@ -101,7 +102,7 @@ class SqliteBackend(NoOrders):
     def commit(self, commit: Commit) -> None:
         if self._closed:
             self._check_open()
-        self._writer.call(Transaction.apply, commit)
+        self._writer.perform(Request(Transaction.apply, commit))
 
     def submit(self, commit: Commit, done: Done) -> None:
         if self._closed:

@@ -155,7 +155,7 @@ class Transaction:
             self._execute(_ROLLBACK)
 
     def apply(self, commit: Commit) -> None:
-        """One commit of one run."""
+        """One commit of one run: move its head if it still is where the writer saw it, or create it."""
         run, was = commit.run, commit.was
         if run.head_seq > MAX_SEQ:
             raise LimitExceeded(f"run {run.id!r} has {MAX_SEQ} records; there is no room for more")
@@ -164,27 +164,42 @@ class Transaction:
             pk = self._create(run)
             self._delta += int.from_bytes(run.check)
         else:
-            pk = self._advance(run, was)
+            pk = self._pks.get(run.id) or self._find(run.id)
+            fence = (pk, was.epoch, was.head_seq, was.check)
+            head = (run.updated_at, run.head_seq, run.head_digest, run.checkpoints, run.stored, run.check)
+            if _only_head_differs(run, was):
+                self._execute(_ADVANCE, head + fence)
+            else:
+                self._index(run)
+                self._execute(_SQL["rewrite"], head + _rest(run) + fence)
+            if self._changes() != 1:
+                self._refuse(run.id, was)
+            if run.tags != was.tags or run.meta != was.meta:
+                self._label(pk, was.tags, was.meta, run.tags, run.meta)
             self._delta += int.from_bytes(run.check) - int.from_bytes(was.check)
         self._last = pk
         self.touched = True
+        self._gather(pk, commit)
+        if commit.read or commit.letters or commit.task is not None or (was is not None and _may_move(run, was)):
+            self.settle(pk, run)
+        waiting = self._letters.get(pk)
+        commit.waiting = self._count_letters(pk) if waiting is None else waiting
+
+    def _gather(self, pk: int, commit: Commit) -> None:
+        """What a commit brings besides the row of its run."""
         records = commit.records
         if records:
             self._feed.add(pk, records[0].seq, len(records))
         for record in records:
             self._records.append(record_values(pk, record))
             if record.tags and record.kind == Kind.CHECKPOINT:
-                self._tag_record(pk, run, record)
+                self._tag_record(pk, commit.run, record)
         if commit.chunks:
-            self._add_chunks(run.family, commit.chunks)
+            self._add_chunks(commit.run.family, commit.chunks)
         if commit.read or commit.letters:
             self._exchange_letters(pk, commit)
         if commit.task is not None:
             self._add_task(pk, commit.task)
-        if commit.read or commit.letters or commit.task is not None or (was is not None and _may_move(run, was)):
-            self.settle(pk, run)
-        waiting = self._letters.get(pk)
-        commit.waiting = self._count_letters(pk) if waiting is None else waiting
 
     def has_run(self, run: str) -> bool:
         """Whether there is a run of that id."""
@@ -239,22 +254,6 @@ class Transaction:
         self._remember(run.id, pk)
         self._letters[pk] = 0
         self._label(pk, (), None, run.tags, run.meta)
-        return pk
-
-    def _advance(self, run: RunRow, was: RunRow) -> int:
-        """Move the head of a run if it still is where the writer saw it."""
-        pk = self._pks.get(run.id) or self._find(run.id)
-        fence = (pk, was.epoch, was.head_seq, was.check)
-        head = (run.updated_at, run.head_seq, run.head_digest, run.checkpoints, run.stored, run.check)
-        if _only_head_differs(run, was):
-            self._execute(_ADVANCE, head + fence)
-        else:
-            self._index(run)
-            self._execute(_SQL["rewrite"], head + _rest(run) + fence)
-        if self._changes() != 1:
-            self._refuse(run.id, was)
-        if run.tags != was.tags or run.meta != was.meta:
-            self._label(pk, was.tags, was.meta, run.tags, run.meta)
         return pk
 
     def _index(self, run: RunRow) -> None:

@@ -5,7 +5,7 @@ it again:
 
 - A recorded end is handed out only when all ends recorded before it were handed out, and the program has had some turns of the event loop to react.
 - Something new (a step that runs, an answer that has come, a timer that has fired) ends only after everything recorded was handed out.
-- A wait that the program had cancelled stays pending until the program cancels it again.
+- A wait that the program had cancelled stays pending until the program cancels it again. An end that came after it had begun waits until it has.
 - A gate or a long timer suspends the run only when nothing else in the program can proceed.
 
 The journal may hold ends that changed code no longer asks for. The program gets a little time to ask for one, then it is passed over. All of this
@@ -23,7 +23,7 @@ from itertools import count
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from everstep.store.journal.entries import FAILED, RUNNING, Recorded
+from everstep.store.journal.entries import FAILED, RUNNING, AnswerEntry, Recorded, StepEntry
 
 if TYPE_CHECKING:
     from everstep.runtime.engine.driver import Driver
@@ -45,7 +45,8 @@ class Completions:
         self._ready: Any = getattr(
             self._loop, "_ready", (None,)
         )  # what the loop runs in its next turn; other loops than asyncio's don't tell
-        self._order: list[tuple[int, str, Recorded]] | None = None
+        self._order: list[tuple[int, str, Recorded[Any]]] | None = None
+        self._cancelled: list[tuple[int, str]] = []  # when each step that the program had cancelled began; the earliest is the last
         self._next = 0
         self._given = 0
         self._waiting: list[tuple[float, int, asyncio.Future[None]]] = []
@@ -70,11 +71,15 @@ class Completions:
         return self._over or self.replaying
 
     def is_next(self, seq: int) -> bool:
-        """Whether a recorded end can be handed out at once: no other task could see it too early."""
+        """Whether a recorded end can be handed out at once: no other task could see it too early, and none is about to run.
+
+        Live, the step took time in which tasks that had been created began. Without that turn, a program that cancels such a task after the step
+        would find that it had never begun, and take another way than it had recorded.
+        """
         order = self._recorded_ends()
         if self._next >= len(order) or seq < order[self._next][0]:
             return True
-        if order[self._next][0] != seq or self._run._branches.several:
+        if order[self._next][0] != seq or self._run._branches.several or self._ready or self._cancelled:
             return False
         self._next += 1
         return True
@@ -85,13 +90,21 @@ class Completions:
             await self._turn(seq)
 
     async def new(self) -> None:
-        """Return when everything recorded was handed out: something new begins. Never, if the program has ended."""
-        if self._over or self.replaying:
+        """Return when everything recorded was handed out, and tasks that were about to run have: something new begins that may end at once.
+
+        Never, if the program has ended.
+        """
+        if self._over or self._ready or self.replaying:
             await self._turn(inf)
 
     async def ended(self, seq: int) -> None:
         """Return when it is the turn of something new, which was recorded in this place: one at a time, so that a replay can give the same order."""
         if self._run._branches.several:
+            await self._turn(seq)
+
+    async def saved(self, seq: int) -> None:
+        """Return when it is the turn of a checkpoint: the program waited for it, so other tasks ran and ended before it."""
+        if self._run._branches.several or self._ready:
             await self._turn(seq)
 
     def program_ended(self) -> None:
@@ -149,30 +162,48 @@ class Completions:
             return True
         return any(not any(parked.startswith(f"{step}/") for parked in self._parked) for step in self._run._flight)
 
-    def _recorded_ends(self) -> list[tuple[int, str, Recorded]]:
+    def _recorded_ends(self) -> list[tuple[int, str, Recorded[Any]]]:
         order = self._order
         if order is None:
             played = self._run._played
-            found = [*played.entries.items(), *played.answers.items(), *played.fired.items()]
+            found: list[tuple[str, Recorded[Any]]] = [*played.entries.items(), *played.answers.items(), *played.fired.items()]
             order = self._order = sorted((one.record.seq, address, one) for address, one in found)
+            self._cancelled = sorted(
+                ((one.entry.started, address) for _, address, one in order if self._was_cancelled(address, one)), reverse=True
+            )
         while self._next < len(order) and not self._is_end(order[self._next][1], order[self._next][2]):
             self._next += 1
         return order
 
-    def _is_end(self, address: str, found: Recorded) -> bool:
+    def _is_end(self, address: str, found: Recorded[Any]) -> bool:
         """Whether the program will wait for this record: not for drawn values, attempts without an end, or steps inside a finished step."""
-        if found.record.kind == "step":
-            status, flags = found.body[0], found.body[12]
+        entry = found.entry
+        if isinstance(entry, StepEntry):
+            status, flags = entry.status, entry.flags
             if status == RUNNING or (flags and (flags.get("value") or flags.get("cancelled") or (status == FAILED and flags.get("next")))):
                 return False
-        elif found.record.kind == "answer" and found.body[2].get("cancelled"):
+        elif isinstance(entry, AnswerEntry) and entry.flags.get("cancelled"):
             return False
         return "/" not in address or not self._inside_finished(address)
+
+    def _was_cancelled(self, address: str, found: Recorded[Any]) -> bool:
+        entry = found.entry
+        if not isinstance(entry, StepEntry) or not entry.flags.get("cancelled"):
+            return False
+        return "/" not in address or not self._inside_finished(address)
+
+    def _still_to_begin(self, end: Recorded[Any]) -> str | None:
+        """A step that had begun before this end and was cancelled after it: the program has to ask for it first, or it would cancel something else."""
+        while self._cancelled and self._cancelled[-1][0] < end.record.at:
+            if self._cancelled[-1][1] not in self._run._asked:
+                return self._cancelled[-1][1]
+            self._cancelled.pop()
+        return None
 
     def _inside_finished(self, address: str) -> bool:
         parts = address.split("/")
         around = (self._run._played.entries.get("/".join(parts[:n])) for n in range(1, len(parts)))
-        return any(one is not None and one.body[0] != RUNNING and not one.body[12].get("next") for one in around)
+        return any(one is not None and one.entry.status != RUNNING and not one.entry.flags.get("next") for one in around)
 
     async def _turn(self, seq: float) -> None:
         future: asyncio.Future[None] = self._loop.create_future()
@@ -199,7 +230,12 @@ class Completions:
             return
         order = self._recorded_ends()
         expected = order[self._next][0] if self._next < len(order) else inf
-        if waiting[0][0] <= expected:
+        early = self._still_to_begin(order[self._next][2]) if self._cancelled and waiting[0][0] == expected != inf else None
+        if early is not None:
+            if not self._still_patient(early):
+                self._cancelled.pop()
+                self._missing = 0
+        elif waiting[0][0] <= expected:
             self._hand_out(expected)
         elif not self._still_patient(order[self._next][1]):
             self._next += 1
@@ -232,6 +268,6 @@ class Completions:
         return False
 
 
-def seconds_of(body: list[Any]) -> float:
+def seconds_of(step: StepEntry) -> float:
     """How long a recorded step took."""
-    return float(max(0, body[8] - body[7])) / 1e6
+    return max(0.0, step.seconds)

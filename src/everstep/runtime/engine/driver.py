@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 from everstep.backends.contract.core import Commit
 from everstep.clock import clock
 from everstep.codec.frame import unwrap
-from everstep.codec.values import decode, encode
+from everstep.codec.values import decode
 from everstep.errors import AttemptLost, Interrupted, NonDeterminism, StepTimeout, StoreClosed, StoreError, Suspended, Waiting
 from everstep.fields import replace
 from everstep.records import Kind, Letter, Record, RunRow
 from everstep.runtime.engine import replay
 from everstep.runtime.engine.branches import Branch, Branches
-from everstep.runtime.engine.context import Frame
+from everstep.runtime.engine.context import Frame, frame
 from everstep.runtime.engine.journal_writer import TROUBLE, Durability, Recorder
 from everstep.runtime.engine.options import Mode
 from everstep.runtime.engine.owner import within
@@ -37,7 +37,8 @@ from everstep.runtime.waits import gates
 from everstep.runtime.waits.wait import Wait
 from everstep.store.chain import Entry
 from everstep.store.events.event import Event
-from everstep.store.journal.entries import SUCCEEDED, Recorded, load_result, pack_body, result_body
+from everstep.store.journal.entries import SUCCEEDED, EventEntry, Recorded, StepEntry, pack
+from everstep.store.journal.results import load_result, result_body
 from everstep.store.store import BaseStore
 from everstep.store.views import Checkpoint, asked_for, when
 from everstep.threads.guard import WRITER, Guard
@@ -81,13 +82,14 @@ class Driver(Recorder):
         self._played = Playback()
         self._account = Account("", self._played, time.monotonic())
         self._opened: RunRow | None = None  # the row as it was when the run was opened
-        self._keyed: dict[str, Recorded] | None = None
+        self._keyed: dict[str, Recorded[StepEntry]] | None = None
         self._turns: dict[str, Turn] = {}  # the steps with a key that are running
         self._root = Frame(self, self)
         self._flight: dict[str, Ticket] = {}
         self._resting: set[str] = set()  # the steps that wait between two attempts
         self._waits: dict[str, Waiting] = {}  # what stopped the program; one that catches it all the same has not gone past it
-        self._interrupted = False  # something asked the program to stop, and its tasks are being unwound
+        self._interrupted: Interrupted | None = None  # something asked the program to stop, and its tasks are being unwound
+        self._stopped_in: set[str] = set()  # the paths of the steps around the calls that heard of it
         self._diverged: NonDeterminism | None = None  # changed code asked for something else: a handler must not act on that
         self._given_up: dict[str, Entry] = {}  # the steps that the program cancelled
         self._lost: set[str] = set()  # the calls of child runs among them: those runs are to be cancelled, too
@@ -122,7 +124,7 @@ class Driver(Recorder):
         if ticker is not None:
             ticker.change(policy.seconds)
 
-    def _recorded(self, address: str) -> Recorded | None:
+    def _recorded(self, address: str) -> Recorded[StepEntry] | None:
         found = self._played.entries.get(address)
         if found is None and "@" in address:
             if self._keyed is None:  # what came later is remembered, and may not be stored yet
@@ -132,17 +134,17 @@ class Driver(Recorder):
             self._asked.add(address)
         return found
 
-    def _read_keyed(self) -> dict[str, Recorded]:
+    def _read_keyed(self) -> dict[str, Recorded[StepEntry]]:
         try:
             return replay.keyed(self._store.backend, self._opened or self._open()[0])
         except TROUBLE as error:
             self._met(error, step=True)
             raise
 
-    def _loaded(self, body: list[Any]) -> Any:
+    def _loaded(self, step: StepEntry) -> Any:
         """The recorded result of a step."""
         try:
-            return load_result(self._store.backend, self._family, body[4], body[5])
+            return load_result(self._store.backend, self._family, step.form, step.result)
         except TROUBLE as error:
             self._met(error, step=True)
             raise
@@ -164,12 +166,12 @@ class Driver(Recorder):
             self._unwritten.add(ticket.address)
         self._met(error, step=True)
 
-    def _kept(self, address: str, body: list[Any]) -> None:
+    def _kept(self, address: str, step: StepEntry) -> None:
         report = self._report
         report.kept += 1
-        report.seconds_saved += (body[8] - body[7]) / 1e6
-        report.tokens_saved += body[9]
-        report.cost_saved += body[10]
+        report.seconds_saved += (step.ended - step.started) / 1e6
+        report.tokens_saved += step.tokens
+        report.cost_saved += step.cost
         self._last_step = address
 
     def _before_step(self, ticket: Ticket) -> tuple[Any] | None:
@@ -371,6 +373,17 @@ class Driver(Recorder):
         if isinstance(error, Waiting):
             self._waits.setdefault(ticket.address, error)
 
+    def _refuse_unwound(self, ticket: Ticket) -> None:
+        """The function of a step has ended. If something inside it waits or was stopped, and it caught that, this is no end of the step."""
+        if self._waits or self._interrupted is not None:
+            inside = f"{ticket.address}/"
+            stop: Suspended | None = next((one for address, one in self._waits.items() if address.startswith(inside)), None)
+            if stop is None and any(path.startswith(inside) for path in self._stopped_in):
+                stop = self._interrupted
+            if stop is not None:
+                self._break_off(ticket, stop)
+                raise stop
+
     def _give_up(self, ticket: Ticket) -> None:
         """The program cancelled a step. Recorded with the next commit: whatever depends on it comes after that, or is not recorded at all."""
         if self._is_stopping:
@@ -450,7 +463,7 @@ class Driver(Recorder):
     @property
     def _is_stopping(self) -> bool:
         """Whether tasks are cancelled because the run stops, not because the program wants it."""
-        stopped = self._interrupted or bool(self._waits) or self._saver is None or self._failure is not None
+        stopped = self._interrupted is not None or bool(self._waits) or self._saver is None or self._failure is not None
         return stopped or self._dry or signals.seen(self) is not None
 
     def _boundary(self) -> None:
@@ -483,8 +496,11 @@ class Driver(Recorder):
         return error
 
     def _interrupt(self, reason: str, exit_code: int | None = None) -> Interrupted:
-        self._interrupted = True
-        return Interrupted(self.id, reason, exit_code)
+        here = frame.get()
+        if here is not None and here.run is self:
+            self._stopped_in.add(here.path)
+        self._interrupted = Interrupted(self.id, reason, exit_code)
+        return self._interrupted
 
     def _afford(self, ticket: Ticket) -> None:
         """Before a step or an attempt at it: have a place in the budgets, those of the callers too, or stop the run."""
@@ -538,7 +554,7 @@ class Driver(Recorder):
             address = name.removeprefix("again:")
             replay.forget(self._recorded(address))
             self._played.retry(address)
-            self._put("event", pack_body(["retried", encode({"steps": [address]})]), None)
+            self._put("event", pack(EventEntry.of("retried", {"steps": [address]})), None)
             self._read.append(name)
             del self._letters[name]
 

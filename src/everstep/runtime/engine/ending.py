@@ -13,7 +13,7 @@ from everstep.records import CHILD, Letter, RunRow, Status
 from everstep.runtime.engine.replay import taken_over
 from everstep.runtime.limits.deaths import DEAD
 from everstep.runtime.waits.gates import keep_asleep
-from everstep.store.journal.entries import pack_body
+from everstep.store.journal.entries import EventEntry, pack
 
 if TYPE_CHECKING:
     from everstep.runtime.run import Run
@@ -74,6 +74,16 @@ def stopped_by(error: BaseException | None) -> BaseException | None:
     if any(not isinstance(one, (Exception, Suspended)) for one in inner):
         return error
     return next((one for one in inner if isinstance(one, Suspended)), error)
+
+
+def end_of(run: Run, error: BaseException | None) -> BaseException | None:
+    """What a program ended with. One that waits or was stopped is unwound: what it returns then, or raises because of that, is not its end.
+
+    `gather(gate("a"), gate("b"), return_exceptions=True)` gives it the waits as results, and a program that looks at these may well raise an error.
+    """
+    if error is not None and not isinstance(error, Exception):
+        return error
+    return run._diverged or next(iter(run._waits.values()), None) or run._interrupted or error
 
 
 def _sleep_well(run: Run) -> None:
@@ -142,17 +152,18 @@ def add_loose(run: Run, ending: Ending) -> None:
     """Name the failed steps that a resume runs again: those whose failure nothing recorded can depend on."""
     if ending.status != Status.FAILED:
         return
-    unseen = run._branches.unseen()
+    unseen, seen = run._branches.unseen(), run._branches.seen()
     if unseen:
         ending.about["steps"] = unseen
-    else:
-        run.report.handled = run._branches.seen()
+    inner = [step for step in seen if not any(one.startswith(f"{step}/") for one in seen)]  # one around it only replays what it handled
+    if all(any(one.startswith(f"{outer}/") for one in inner) for outer in unseen):
+        run.report.handled = inner
 
 
 def _leave_behind(run: Run, reason: str) -> None:
     """Tasks that were not waited for, or were cancelled: how far their steps came is not known."""
     if run._flight:
-        run._put("event", pack_body(["interrupted", encode({"reason": reason, "steps": list(run._flight)})]), None)
+        run._put("event", pack(EventEntry.of("interrupted", {"reason": reason, "steps": list(run._flight)})), None)
 
 
 def _interrupted(run: Run, error: Interrupted) -> Ending:
@@ -176,5 +187,5 @@ def _break_off(run: Run, reason: str) -> None:
     """Note which steps have no end: the next attempt cannot know how far they came."""
     steps = [*run._flight, *_not_given_up(run)]
     if steps or run._mode.workflow or not run._mode.plain or run._root.counts:
-        run._put("event", pack_body(["interrupted", encode({"reason": reason, "steps": steps})]), None)
+        run._put("event", pack(EventEntry.of("interrupted", {"reason": reason, "steps": steps})), None)
     run._fire("interrupt", reason=reason, steps=steps)

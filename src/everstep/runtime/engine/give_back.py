@@ -17,7 +17,7 @@ from everstep.errors import Conflict, Damaged, EverstepError, LostLease, StoreUn
 from everstep.records import CHILD, Letter, RunRow, Status
 from everstep.runtime.engine.replay import taken_over
 from everstep.store.chain import Chain, Entry
-from everstep.store.journal.entries import pack_body
+from everstep.store.journal.entries import EventEntry, pack
 from everstep.store.refs import verified
 from everstep.store.store import BaseStore
 
@@ -32,7 +32,7 @@ def give_back(run: Run, cause: BaseException | None = None) -> None:
     row, failure = run._open()[0], run._failure or cause
     steps = sorted({*run._flight, *run._unwritten})
     reason = failure.message if isinstance(failure, EverstepError) else type(failure).__name__
-    entries = [Entry("event", pack_body(["interrupted", encode({"reason": f"the store failed: {reason}", "steps": steps})]), None)]
+    entries = [Entry("event", pack(EventEntry.of("interrupted", {"reason": f"the store failed: {reason}", "steps": steps})), None)]
     _hand_over(run, row, [*entries, *([taken_over()] if run._unsure else [])], failure)
 
 

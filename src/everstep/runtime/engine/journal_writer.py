@@ -30,7 +30,7 @@ from everstep.records import Kind, Letter, Record, RunRow
 from everstep.runtime.engine.in_flight import Underway
 from everstep.snapshot.saver import Saver
 from everstep.store.chain import Chain, Entry
-from everstep.store.journal.entries import Recorded
+from everstep.store.journal.entries import StepEntry, open_as
 from everstep.store.query import check_note, check_tags, to_meta
 from everstep.store.store import BaseStore
 from everstep.store.views import own_text
@@ -284,6 +284,6 @@ def check_durability(durability: Any) -> Durability:
 def _was_seen(record: Record) -> bool:
     """Whether the program relies on an entry already. The end of a step is not: it is raised there that it could not be recorded."""
     if record.kind == _STEP:
-        flags = Recorded(record).body[12]
+        flags = open_as(record, StepEntry).flags
         return bool(flags.get("value") or flags.get("why"))
     return record.kind in _WORDS

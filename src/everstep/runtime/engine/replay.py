@@ -11,13 +11,25 @@ from typing import Any
 
 from everstep.backends.contract.core import Backend
 from everstep.clock import clock
-from everstep.codec.values import decode, encode
 from everstep.records import Kind, Record, RunRow
 from everstep.runtime.limits.budget import Used
 from everstep.runtime.limits.driven_time import driven_seconds
 from everstep.store.chain import Entry
-from everstep.store.journal.entries import FAILED, RUNNING, SUCCEEDED, Recorded, open_body, pack_body, read, said_in
-from everstep.store.load import checkpoint_record
+from everstep.store.journal.entries import (
+    FAILED,
+    RUNNING,
+    SUCCEEDED,
+    AnswerEntry,
+    EventEntry,
+    GateEntry,
+    Recorded,
+    StepEntry,
+    TimerEntry,
+    open_as,
+    pack,
+    said_in,
+)
+from everstep.store.load import checked_from, checkpoint_record
 from everstep.store.no_collection import no_collection
 from everstep.store.views import asked_for, header_of
 
@@ -30,11 +42,11 @@ class Playback:
     """The recorded steps, gates and timers by address."""
 
     def __init__(self) -> None:
-        self.entries: dict[str, Recorded] = {}
-        self.answers: dict[str, Recorded] = {}
-        self.asked: dict[str, Recorded] = {}
-        self.fired: dict[str, Recorded] = {}  # timers of async programs, whose ends have an order
-        self.unfired: dict[str, Recorded] = {}  # timers that the program cancelled
+        self.entries: dict[str, Recorded[StepEntry]] = {}
+        self.answers: dict[str, Recorded[AnswerEntry]] = {}
+        self.asked: dict[str, Recorded[GateEntry | TimerEntry]] = {}
+        self.fired: dict[str, Recorded[EventEntry]] = {}  # timers of async programs, whose ends have an order
+        self.unfired: dict[str, Recorded[EventEntry]] = {}  # timers that the program cancelled
         self.saves: list[Record] = []  # the checkpoints that the program asked for
         self.skip_saves = 0  # how many of them a fork took over without having their records
         self.start: dict[str, Any] = {}
@@ -49,7 +61,7 @@ class Playback:
         self._from = (0.0, 0, -1)  # seconds that are known, and the time and epoch of the record that says so
         self._counted = False
         self.steps_since = 0  # since the newest checkpoint; known after `count`
-        self.recent: list[Recorded] = []
+        self.recent: list[Recorded[StepEntry]] = []
         self.number = 0  # the base
         self.counts: dict[str, int] = {}
         self.records: list[Record] = []
@@ -95,19 +107,18 @@ class Playback:
             self.forget(address)
 
     def _event(self, record: Record) -> None:
-        name, data = open_body(record)
+        event = open_as(record, EventEntry)
+        name = event.name
         if record.note:
             self.words.add(record.note)
         if name == "interrupted":
-            said = decode(data)
-            steps = said.get("steps") if isinstance(said, dict) else None
-            self.doubtful.update(str(step) for step in steps) if isinstance(steps, list) else None
+            self.doubtful.update(_steps_in(event))
         elif name == "timer_fired":
-            self.fired[str(decode(data).get("timer"))] = Recorded(record)
+            self.fired[str(event.said().get("timer"))] = Recorded(record)
         elif name == "timer_cancelled":
-            self.unfired[str(decode(data).get("timer"))] = Recorded(record)
+            self.unfired[str(event.said().get("timer"))] = Recorded(record)
         elif name == "retried":
-            for address in decode(data).get("steps", ()):
+            for address in _steps_in(event):
                 self.retry(address)
         elif name == "taken_over":
             self.unsure = True
@@ -120,7 +131,7 @@ class Playback:
         """The next call of a step that failed runs it again, how often it was tried is remembered. A wait that was cancelled begins again."""
         forget(self.entries.get(address))
         answer = self.answers.get(address)
-        if address in self.unfired or (answer is not None and answer.body[2].get("cancelled")):
+        if address in self.unfired or (answer is not None and answer.entry.flags.get("cancelled")):
             for known in (self.answers, self.unfired, self.asked):
                 known.pop(address, None)
 
@@ -130,9 +141,9 @@ class Playback:
         if found is None:
             return
         forget(found)
-        cancelled = [other for other, one in self.entries.items() if one.record.seq > found.record.seq and one.body[12].get("cancelled")]
-        waits = [other for other, one in (*self.answers.items(), *self.unfired.items()) if one.record.seq > found.record.seq]
-        for other in (*cancelled, *waits):
+        cancelled = [other for other, one in self.entries.items() if one.record.seq > found.record.seq and one.entry.flags.get("cancelled")]
+        waits: list[tuple[str, Recorded[Any]]] = [*self.answers.items(), *self.unfired.items()]
+        for other in (*cancelled, *(other for other, one in waits if one.record.seq > found.record.seq)):
             self.forget(other)
 
     @property
@@ -147,24 +158,30 @@ class Playback:
         used, self._counted = self._used, True
         used.seconds = driven_seconds(self.records, *self._from)
         for found in self.recent:
-            body = found.body
-            flags = body[12]
-            if (not flags and body[0] != RUNNING) or (not flags.get("value") and (body[0] != RUNNING or flags.get("again"))):
+            step = found.entry
+            flags = step.flags
+            if (not flags and step.status != RUNNING) or (not flags.get("value") and (step.status != RUNNING or flags.get("again"))):
                 self.steps_since += 1
                 used.steps += 1
-                used.tokens += body[9]
-                used.cost += body[10]
+                used.tokens += step.tokens
+                used.cost += step.cost
 
 
-def forget(found: Recorded | None) -> None:
+def _steps_in(event: EventEntry) -> list[str]:
+    """The addresses of steps that an event names."""
+    steps = event.said().get("steps")
+    return [str(step) for step in steps] if isinstance(steps, list) else []
+
+
+def forget(found: Recorded[StepEntry] | None) -> None:
     """Have a failed step run again. One that had ended when the program cancelled it has its result: it never runs again."""
-    if found is None or found.body[0] != FAILED:
+    if found is None or found.entry.status != FAILED:
         return
-    if found.body[12].get("cancelled") and found.before is not None and found.before.body[0] == SUCCEEDED:
-        found.body[:] = found.before.body
+    flags, before = found.entry.flags, found.before
+    if flags.get("cancelled") and before is not None and before.entry.status == SUCCEEDED:
+        found.entry = before.entry
     else:
-        found.body[0] = RUNNING
-        found.body[12]["again"] = True
+        found.entry = found.entry._replace(status=RUNNING, flags={**flags, "again": True})
 
 
 def taken_over(deaths: int | None = None, children: str = "") -> Entry:
@@ -172,7 +189,7 @@ def taken_over(deaths: int | None = None, children: str = "") -> Entry:
 
     `deaths` is how many died in a row, where this one is to be counted; `children` how far the child runs are by then.
     """
-    return Entry("event", pack_body(["taken_over", encode({} if deaths is None else {"deaths": deaths, "children": children})]), None)
+    return Entry("event", pack(EventEntry.of("taken_over", {} if deaths is None else {"deaths": deaths, "children": children})), None)
 
 
 def content(record: Record) -> dict[str, Any]:
@@ -193,7 +210,7 @@ def whole(backend: Backend, row: RunRow) -> Playback:
     """All that a workflow has recorded."""
     playback = Playback()
     with no_collection():
-        playback.records = read(backend, row, 1)
+        playback.records = checked_from(backend, row, 1)
         for record in playback.records:
             playback.take(record)
     if row.checkpoints:
@@ -219,7 +236,7 @@ def after_base(backend: Backend, row: RunRow) -> Playback:
             playback._from = (playback._used.seconds, base.at, base.epoch)
             playback.saved_at = base.at
             first = base.seq + 1
-    playback.records = read(backend, row, first)
+    playback.records = checked_from(backend, row, first)
     for record in playback.records:
         playback.take(record)
     return playback
@@ -228,7 +245,7 @@ def after_base(backend: Backend, row: RunRow) -> Playback:
 def _count(backend: Backend, row: RunRow, last: int) -> dict[str, int]:
     """How often each name was used up to a record, for runs with more names than a checkpoint lists."""
     counts: dict[str, int] = {}
-    for record in read(backend, row, 1):
+    for record in checked_from(backend, row, 1):
         if record.seq < last and record.kind in _COUNTED and record.note and "/" not in record.note:
             name, _, number = record.note.rpartition("#")
             if name and number.isdigit():
@@ -236,10 +253,10 @@ def _count(backend: Backend, row: RunRow, last: int) -> dict[str, int]:
     return counts
 
 
-def keyed(backend: Backend, row: RunRow) -> dict[str, Recorded]:
+def keyed(backend: Backend, row: RunRow) -> dict[str, Recorded[StepEntry]]:
     """The steps with a key of the whole journal: they are found wherever they stand."""
-    found: dict[str, Recorded] = {}
-    for record in read(backend, row, 1):
+    found: dict[str, Recorded[StepEntry]] = {}
+    for record in checked_from(backend, row, 1):
         if record.kind == _STEP and record.note and "@" in record.note:
             found[record.note] = Recorded(record, found.get(record.note))
         elif record.kind == _STATUS:

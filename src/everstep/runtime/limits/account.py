@@ -29,6 +29,7 @@ class Account:
         self.budget, self.timeout, self.caller = budget, timeout, caller
         self.limited: bool = budget is not None or (caller is not None and caller.limited)
         self.below = Used()
+        self.lost = 0.0  # seconds of killed attempts that only the journals of children show
         self.complete = False  # whether `below` has what children used before this attempt
         self._played = played
         self._began = began
@@ -73,7 +74,7 @@ class Account:
     def total(self) -> Used:
         """What the run and its children have used, with the steps that are running."""
         used, below = self._played.used, self.below
-        seconds = used.seconds + time.monotonic() - self._began + below.seconds
+        seconds = used.seconds + time.monotonic() - self._began + below.seconds + self.lost
         return Used(seconds, used.steps + below.steps + self._running, used.tokens + below.tokens, used.cost + below.cost)
 
     def know(self, child: str, used: Used) -> None:

@@ -7,7 +7,8 @@ from everstep.records import CHILD, Kind, RunRow
 from everstep.runtime.engine import replay
 from everstep.runtime.limits.account import Account
 from everstep.runtime.limits.budget import Used
-from everstep.store.load import newest_of
+from everstep.runtime.limits.driven_time import Attempt, attempts, seconds_in
+from everstep.store.load import checked_from, newest_of
 from everstep.store.refs import verified
 
 
@@ -16,9 +17,34 @@ def know_children(backend: Backend, row: RunRow, account: Account) -> None:
     if account.complete:
         return
     account.complete = True
+    _know(backend, row, account)
+    account.lost = _lost_seconds(backend, row)
+
+
+def _know(backend: Backend, row: RunRow, account: Account) -> None:
     for child in _children(backend, row):
         if not account.knows(child.id):
             account.know(child.id, _used(backend, verified(child, backend.seal)))
+
+
+def _lost_seconds(backend: Backend, row: RunRow) -> float:
+    """Seconds of killed attempts that only the journals of children show: while it drives a child, a caller records nothing itself."""
+    killed = _killed_below(backend, row)
+    if not killed:
+        return 0.0
+    own = attempts(checked_from(backend, row, 1))
+    return seconds_in([*own, *killed]) - seconds_in(own)
+
+
+def _killed_below(backend: Backend, row: RunRow) -> list[Attempt]:
+    """The attempts at children, and at children of them, that did not come to an end."""
+    found: list[Attempt] = []
+    for child in (verified(child, backend.seal) for child in _children(backend, row)):
+        newest = newest_of(backend, child, Kind.STATUS)
+        if child.epoch > 1 or newest is None or "used" not in replay.content(newest):
+            found += (one for one in attempts(checked_from(backend, child, 1)) if not one.told)
+        found += _killed_below(backend, child)
+    return found
 
 
 def _children(backend: Backend, row: RunRow) -> list[RunRow]:
@@ -33,5 +59,5 @@ def _used(backend: Backend, row: RunRow) -> Used:
         return Used(*said["used"])
     played = replay.whole(backend, row)
     account = Account(row.id, played, 0.0)
-    know_children(backend, row, account)
+    _know(backend, row, account)
     return account.for_caller(driven=True)

@@ -13,14 +13,13 @@ from typing import Any, NamedTuple
 
 from everstep.backends.contract.core import Backend, Query
 from everstep.backends.contract.queues import START, Claimed
-from everstep.codec.values import decode
 from everstep.errors import EverstepError, WorkerDied
 from everstep.records import CHILD, Kind, Record, RunRow, Status
 from everstep.runtime.driving_store import Host
 from everstep.runtime.engine.replay import taken_over
 from everstep.runtime.waits.wake_callers import tell
 from everstep.store.chain import Chain
-from everstep.store.journal.entries import open_body, said_in
+from everstep.store.journal.entries import EventEntry, open_as, said_in
 from everstep.store.journal.failures import error_body
 
 DEAD = "dead-letter"
@@ -58,9 +57,9 @@ def _said(record: Record) -> Deaths | None:
         return Deaths(0, "")
     if record.kind == Kind.STATUS:
         return None if said_in(record).get("status") == Status.RUNNING else Deaths(0, "")
-    name, data = open_body(record)
-    about: Any = decode(data) if name == "taken_over" else None
-    if isinstance(about, dict) and type(about.get("deaths")) is int:
+    event = open_as(record, EventEntry)
+    about = event.said() if event.name == "taken_over" else {}
+    if type(about.get("deaths")) is int:
         return Deaths(about["deaths"], str(about.get("children", "")))
     return None
 

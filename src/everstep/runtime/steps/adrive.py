@@ -69,6 +69,7 @@ async def _run(ticket: Ticket, handle: Any) -> Any:
     await _afford(ticket, handle)
     instead = run._before_step(ticket)
     if instead is not None:
+        await handle._completions.new()  # as on replay: it ends after other tasks had their turn
         return instead[0]
     while True:
         wait = remaining(ticket)
@@ -80,6 +81,7 @@ async def _run(ticket: Ticket, handle: Any) -> Any:
             run._not_recorded(ticket, trouble.error)
             raise trouble.error  # noqa: B904 - it has its own cause
         except Exception as error:
+            run._refuse_unwound(ticket)
             run._refuse_trouble(error)
             delay = failed(ticket, error)
             seq = await handle._write_step(ticket, error)
@@ -99,6 +101,7 @@ async def _run(ticket: Ticket, handle: Any) -> Any:
             raise
         else:
             if ticket.options.transactional is None:  # otherwise it is recorded already
+                run._refuse_unwound(ticket)
                 succeeded(ticket, result)
                 seq = await handle._write_step(ticket, None)
             else:
@@ -120,11 +123,11 @@ async def wait_for_place(ticket: Ticket, handle: Any) -> None:
     """Return when it is the turn of a recorded end; of a step that the program had cancelled, never."""
     found = ticket.found
     assert found is not None
-    if found.body[12].get("cancelled"):
+    if found.entry.flags.get("cancelled"):
         if not ticket.run._dry:
             _cancel_children_of(ticket)
         try:
-            await handle._completions.cancelled(ticket.address, seconds_of(found.body))
+            await handle._completions.cancelled(ticket.address, seconds_of(found.entry))
         finally:
             ticket.run._branches.cancelled(ticket.address, ticket.run._branch())
     if not handle._completions.is_next(found.record.seq):
@@ -136,7 +139,7 @@ def _cancel_children_of(ticket: Ticket) -> None:
     from everstep.runtime.child import cancel_child
 
     run, inside = ticket.run, f"{ticket.address}/"
-    found = [address for address, one in run._played.entries.items() if address.startswith(inside) and one.body[12].get("cancelled")]
+    found = [address for address, one in run._played.entries.items() if address.startswith(inside) and one.entry.flags.get("cancelled")]
     if getattr(ticket.function, "is_child", False):
         found.append(ticket.address)
     for address in found:

@@ -22,21 +22,8 @@ from everstep.errors import EverstepError, InvalidArgument, Reentered, StepTimeo
 from everstep.runtime.engine.context import Frame, frame
 from everstep.runtime.steps.options import ABSENT, PLAIN, StepOptions, check_key, check_name, name_for, shape_of, with_options
 from everstep.store.chain import Entry
-from everstep.store.journal.entries import (  # fmt: skip
-    FAILED,
-    INLINE,
-    NOTHING,
-    RUNNING,
-    SHORT_INPUT,
-    SUCCEEDED,
-    Chunks,
-    Recorded,
-    input_of,
-    pack_body,
-    preview,
-    result_body,
-    show_input,
-)
+from everstep.store.journal.entries import FAILED, INLINE, NOTHING, RUNNING, SUCCEEDED, Recorded, StepEntry, StepFlags, pack
+from everstep.store.journal.results import SHORT_INPUT, Chunks, input_of, preview, result_body, show_input
 
 if TYPE_CHECKING:
     from concurrent.futures import Future  # imports logging, which takes longer than all of this
@@ -94,7 +81,7 @@ class Ticket:
         self.kind = options.kind
         self.digest = b""
         self.input: bytes | str = b""
-        self.found: Recorded | None = None
+        self.found: Recorded[StepEntry] | None = None
         self.done = False  # a recorded end was found: a result, or an error that the program saw
         self.attempt = 1
         self.tried = 0  # attempts of this round of retries
@@ -135,14 +122,14 @@ class Ticket:
 
     def record(
         self, status: str, form: int = NOTHING, result: bytes | None = None, error: dict[str, Any] | None = None,
-        flags: dict[str, Any] | None = None, chunks: Chunks | None = None,
+        flags: StepFlags | None = None, chunks: Chunks | None = None,
     ) -> None:  # fmt: skip
         """Put up what is to be recorded of this step."""
-        body = pack_body(
-            [status, self.attempt, self.digest, self.input, form, result, error, self.started, clock.now_us(), self.tokens, self.cost,
-             self.run._worker, flags or {}]
+        step = StepEntry(
+            status, self.attempt, self.digest, self.input, form, result, error, self.started, clock.now_us(), self.tokens, self.cost,
+            self.run._worker, flags or {},
         )  # fmt: skip
-        self.entry = Entry("step", body, self.address, chunks or ())
+        self.entry = Entry("step", pack(step), self.address, chunks or ())
 
 
 def begin(
@@ -159,14 +146,14 @@ def call(run: Driver, here: Frame, name: Any, function: Any, args: tuple[Any, ..
     address = _number(run, here, title, key)
     found = run._played.entries.get(address)
     if found is not None and key is None and not options.ignore and not run._dry:
-        body = found.body
+        step = found.entry
         data = (
             _input_of(address, args, kwargs) if run._mask is None else _masked_input(run, shape_of(plain, options), address, args, kwargs)
         )
-        if body[0] == SUCCEEDED and body[2] == sha256(data).digest()[:16]:
+        if step.status == SUCCEEDED and step.digest == sha256(data).digest()[:16]:
             run._asked.add(address)
-            run._kept(address, body)
-            return run._loaded(body)
+            run._kept(address, step)
+            return run._loaded(step)
     return drive(_look_up(Ticket(run, plain, address, args, kwargs, options)))
 
 
@@ -261,29 +248,30 @@ def _find(ticket: Ticket) -> None:
     if found is None:
         ticket.again = run._unsure or ticket.address in run._played.doubtful
         return
-    body = found.body
-    status, ticket.attempt = body[0], body[1]
-    if run._dry and body[12].get("again") and body[6] is not None:
-        status = body[0] = FAILED  # a resume runs it again, but it did fail: validation compares that
-    elif is_other_input(ticket, body) and not run._dry:
-        raise run._diverge(ticket.address, show_input(body[3]), show_input(ticket.input))
-    if status == RUNNING or (status == FAILED and body[12].get("next") is not None):
-        ticket.unsure = not body[12].get("again") and status == RUNNING
-        cut_off = ticket.unsure or bool(body[12].get("cancelled"))  # how far it came is not known
+    step = found.entry
+    status, flags, ticket.attempt = step.status, step.flags, step.attempt
+    if run._dry and flags.get("again") and step.error is not None:
+        status = FAILED  # a resume runs it again, but it did fail: validation compares that
+        found.entry = step._replace(status=FAILED)
+    elif is_other_input(ticket, step) and not run._dry:
+        raise run._diverge(ticket.address, show_input(step.input), show_input(ticket.input))
+    if status == RUNNING or (status == FAILED and flags.get("next") is not None):
+        ticket.unsure = not flags.get("again") and status == RUNNING
+        cut_off = ticket.unsure or bool(flags.get("cancelled"))  # how far it came is not known
         ticket.again = cut_off or run._unsure or ticket.address in run._played.doubtful
         ticket.attempt += 1
-        ticket.tried = 0 if body[12].get("again") else body[12].get("tried", 0 if status == RUNNING else found.attempts + 1)
-        ticket.found = found if not body[12].get("again") else None
-        _redo(run, body[12].get("inner", ()))
+        ticket.tried = 0 if flags.get("again") else flags.get("tried", 0 if status == RUNNING else found.attempts + 1)
+        ticket.found = found if not flags.get("again") else None
+        _redo(run, flags.get("inner", ()))
         return
     ticket.found, ticket.done = found, True
 
 
-def is_other_input(ticket: Ticket, body: list[Any]) -> bool:
+def is_other_input(ticket: Ticket, step: StepEntry) -> bool:
     """Whether a recorded step had another input than this call."""
-    if not body[2] or body[2] == ticket.digest or not ticket.digest or body[0] == RUNNING:
+    if not step.digest or step.digest == ticket.digest or not ticket.digest or step.status == RUNNING:
         return False
-    return ticket.address not in ticket.run._accept and not _same_call(ticket, body[2])
+    return ticket.address not in ticket.run._accept and not _same_call(ticket, step.digest)
 
 
 def _same_call(ticket: Ticket, digest: bytes) -> bool:
@@ -307,7 +295,7 @@ def _redo(run: Driver, addresses: Iterable[str]) -> None:
 def recorded_outcome(ticket: Ticket) -> Any:
     """What was recorded: the result, or the error raised again."""
     assert ticket.found is not None
-    ticket.run._kept(ticket.address, ticket.found.body)
+    ticket.run._kept(ticket.address, ticket.found.entry)
     return given_again(ticket)
 
 
@@ -315,15 +303,15 @@ def given_again(ticket: Ticket) -> Any:
     """The recorded result, or the recorded error raised again, without counting it as kept."""
     run, found = ticket.run, ticket.found
     assert found is not None
-    body = found.body
-    if body[0] == FAILED:
-        if body[12].get("cancelled"):
+    step = found.entry
+    if step.status == FAILED:
+        if step.flags.get("cancelled"):
             raise run._diverge(ticket.address, "a step that the program cancelled", "a step that it does not cancel")
         from everstep.store.journal.failures import rebuilt  # only when something failed
 
         run._branches.failed(ticket.address, run._branch())
-        raise rebuilt(body[6], ticket.address)
-    return run._loaded(body)
+        raise rebuilt(step.error or {}, ticket.address)
+    return run._loaded(step)
 
 
 def drive(ticket: Ticket) -> Any:
@@ -409,6 +397,7 @@ def _drive(ticket: Ticket) -> Any:
             run._not_recorded(ticket, trouble.error)
             raise trouble.error  # noqa: B904 - it has its own cause
         except Exception as error:
+            run._refuse_unwound(ticket)
             run._refuse_trouble(error)
             delay = failed(ticket, error)
             run._write_step(ticket, error)
@@ -422,6 +411,7 @@ def _drive(ticket: Ticket) -> Any:
             raise
         else:
             if ticket.options.transactional is None:  # otherwise it is recorded already
+                run._refuse_unwound(ticket)
                 succeeded(ticket, result)
                 run._write_step(ticket, None)
             return result
@@ -439,7 +429,7 @@ def remaining(ticket: Ticket) -> float:
     found, ticket.found = ticket.found, None
     if found is None:
         return 0.0
-    due, retry = found.body[12].get("next"), ticket.options.retry
+    due, retry = found.entry.flags.get("next"), ticket.options.retry
     if due is None or retry is None:
         return 0.0
     return float(min(retry.max_delay, max(0.0, (due - clock.now_us()) / 1e6)))  # a clock that was set must not make it wait for years
@@ -524,7 +514,7 @@ def failed(ticket: Ticket, error: Exception, final: bool = False) -> float | Non
     delay = None
     if retry is not None and not final and retry.again(ticket.tried, error):
         delay = retry.delay_after(ticket.tried, run._chance())
-    flags: dict[str, Any] = {"tried": ticket.tried}
+    flags: StepFlags = {"tried": ticket.tried}
     if delay is not None:
         flags["next"] = clock.now_us() + int(delay * 1e6)
         inner = run._branches.unseen(f"{ticket.address}/")
@@ -537,7 +527,7 @@ def failed(ticket: Ticket, error: Exception, final: bool = False) -> float | Non
     return delay
 
 
-def value_body(run: Driver, value: Any) -> bytes:
+def value_entry(run: Driver, value: Any) -> StepEntry:
     """The record of a value that was drawn: time, chance."""
     now = clock.now_us()
-    return pack_body([SUCCEEDED, 1, b"", b"", INLINE, encode(value), None, now, now, 0, 0.0, run._worker, {"value": True}])
+    return StepEntry(SUCCEEDED, 1, b"", b"", INLINE, encode(value), None, now, now, 0, 0.0, run._worker, {"value": True})

@@ -15,7 +15,8 @@ from everstep.records import Kind, Status
 from everstep.runtime.engine.replay import content
 from everstep.runtime.steps.difference import NOTHING, Difference, difference, of_texts
 from everstep.runtime.steps.drive import Ticket, call_once, given_again, is_other_input
-from everstep.store.journal.entries import FAILED, RUNNING, SUCCEEDED, load_result, show_input
+from everstep.store.journal.entries import FAILED, RUNNING, SUCCEEDED, StepEntry
+from everstep.store.journal.results import load_result, show_input
 from everstep.store.load import newest_of
 
 if TYPE_CHECKING:
@@ -107,11 +108,11 @@ def is_to_be_called(ticket: Ticket) -> bool:
     """Whether a recorded step is called again. Notes an input that differs."""
     run, found = ticket.run, ticket.found
     assert found is not None
-    body, options = found.body, ticket.options
-    if is_other_input(ticket, body):
-        run._report.differences.append(_input_difference(ticket, body[3]))
+    step, options = found.entry, ticket.options
+    if is_other_input(ticket, step):
+        run._report.differences.append(_input_difference(ticket, step.input))
         return False
-    if body[12].get("cancelled") or body[12].get("skipped") or options.at_most_once or options.transactional is not None:
+    if step.flags.get("cancelled") or step.flags.get("skipped") or options.at_most_once or options.transactional is not None:
         return False
     run._report.executed += 1
     run._called_again.add(ticket.address)
@@ -140,17 +141,17 @@ def compare(ticket: Ticket, now: Any) -> None:
     """What a step gives now against what was recorded."""
     run, found = ticket.run, ticket.found
     assert found is not None
-    body, mask = found.body, run._mask
+    step, mask = found.entry, run._mask
     try:
         kept = now if mask is None else mask(now, f"result of {ticket.address}")
         encode(kept, f"result of {ticket.address}")
     except EverstepError as error:  # a result that can't be stored is a failure of the step
         compare_error(ticket, error)
         return
-    if body[0] != SUCCEEDED:
-        run._report.differences.append(of_texts(ticket.address, _words(body[6]), repr(kept)))
+    if step.status != SUCCEEDED:
+        run._report.differences.append(of_texts(ticket.address, _words(step.error), repr(kept)))
         return
-    differs = difference(ticket.address, load_result(run._store.backend, run._family, body[4], body[5]), kept)
+    differs = difference(ticket.address, load_result(run._store.backend, run._family, step.form, step.result), kept)
     if differs is not None:
         run._report.differences.append(differs)
 
@@ -159,13 +160,13 @@ def compare_error(ticket: Ticket, error: Exception) -> None:
     """A failure against what was recorded: the class and the text count."""
     run, found = ticket.run, ticket.found
     assert found is not None
-    body, now = found.body, _words(run._error_body(error))
-    if body[0] != SUCCEEDED:
-        recorded = _words(body[6])
+    step, now = found.entry, _words(run._error_body(error))
+    if step.status != SUCCEEDED:
+        recorded = _words(step.error)
         if recorded == now:
             return
     else:
-        recorded = repr(load_result(run._store.backend, run._family, body[4], body[5]))
+        recorded = repr(load_result(run._store.backend, run._family, step.form, step.result))
     run._report.differences.append(of_texts(ticket.address, recorded, now))
 
 
@@ -179,8 +180,8 @@ def skipped(ticket: Ticket) -> None:
     """The program skips a step, and does not ask for its result."""
     if ticket.found is None:
         note_new(ticket.run, ticket.address)
-    elif is_other_input(ticket, ticket.found.body):
-        ticket.run._report.differences.append(_input_difference(ticket, ticket.found.body[3]))
+    elif is_other_input(ticket, ticket.found.entry):
+        ticket.run._report.differences.append(_input_difference(ticket, ticket.found.entry.input))
 
 
 def conclude(run: Run, error: BaseException | None) -> None:
@@ -203,16 +204,16 @@ def conclude(run: Run, error: BaseException | None) -> None:
 
 def _not_asked_for(run: Run) -> list[str]:
     played, asked = run._played, run._asked
-    steps = [address for address, found in played.entries.items() if address not in asked and _counts(run, address, found.body)]
+    steps = [address for address, found in played.entries.items() if address not in asked and _counts(run, address, found.entry)]
     others = [
         address for address in {**played.asked, **played.answers} if address not in asked and "/" not in address and "?" not in address
     ]
     return [*steps, *others]
 
 
-def _counts(run: Run, address: str, body: list[Any]) -> bool:
+def _counts(run: Run, address: str, step: StepEntry) -> bool:
     """Whether a program that does the same must ask for a step: also inside a step that was called, if that was tried only once."""
-    if "@" in address or body[0] == RUNNING or (body[0] == FAILED and body[12].get("next")):
+    if "@" in address or step.status == RUNNING or (step.status == FAILED and step.flags.get("next")):
         return False
     outer = address.rpartition("/")[0]
     around = run._played.entries.get(outer)

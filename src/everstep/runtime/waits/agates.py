@@ -8,11 +8,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from everstep.clock import clock
-from everstep.codec.values import encode
 from everstep.errors import Suspended, Waiting
 from everstep.runtime.waits import gates
 from everstep.runtime.waits.gates import Question
-from everstep.store.journal.entries import pack_body
+from everstep.store.journal.entries import EventEntry, TimerEntry, pack
 
 if TYPE_CHECKING:
     from everstep.runtime.aio import AsyncRun
@@ -34,8 +33,8 @@ async def _decide(handle: AsyncRun, run: Driver, asked: Question) -> Any:
     found = run._played.answers.get(asked.address)
     run._asked.add(asked.address)
     if found is not None:
-        if found.body[2].get("cancelled"):
-            await _cancelled_again(handle, asked.address, found.body[2].get("seconds", 0.0))
+        if found.entry.flags.get("cancelled"):
+            await _cancelled_again(handle, asked.address, found.entry.flags.get("seconds", 0.0))
         await handle._completions.recorded(found.record.seq)
         return gates.decide(run, asked)
     began = clock.now_us()
@@ -105,7 +104,8 @@ async def sleep(handle: AsyncRun, seconds: float | None, until: Any) -> None:
     run._asked.add(address)
     played = run._played
     known = played.asked.get(address)
-    due = due if known is None else known.body[0]
+    if known is not None and known.entry.deadline is not None:
+        due = known.entry.deadline
     fired = played.fired.get(address)
     if fired is not None:
         await handle._completions.recorded(fired.record.seq)
@@ -124,7 +124,7 @@ async def _wait(handle: AsyncRun, run: Driver, address: str, due: int, known: bo
         await handle._completions.new()
         run._boundary()
         if not known:
-            run._put("timer", pack_body([due]), address)
+            run._put("timer", pack(TimerEntry(due)), address)
         left = due - clock.now_us()
         if run._mode.workflow and left > gates.HOLD_SECONDS * 1e6:
             gates.set_timer(run, address, due)
@@ -133,11 +133,11 @@ async def _wait(handle: AsyncRun, run: Driver, address: str, due: int, known: bo
             await _hold(handle, run, address, due)
     except asyncio.CancelledError:
         if not run._is_stopping:
-            run._put("event", pack_body(["timer_cancelled", encode({"timer": address})]), None)
+            run._put("event", pack(EventEntry.of("timer_cancelled", {"timer": address})), None)
             gates.drop_timer(run, address)
             run._branches.cancelled(address, run._branch())
         raise
-    run._put("event", pack_body(["timer_fired", encode({"timer": address})]), None)
+    run._put("event", pack(EventEntry.of("timer_fired", {"timer": address})), None)
     gates.drop_timer(run, address)
     if run._branches.several:  # otherwise nothing can come before it, and the next commit will do
         await handle._completions.ended(await handle._write_entries())

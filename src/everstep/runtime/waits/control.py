@@ -6,6 +6,7 @@ for a moment, so that the run says at once what became of it.
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from everstep.backends.contract.core import Query
@@ -37,7 +38,8 @@ from everstep.runtime.waits.gates import verified_letter
 from everstep.runtime.waits.wake_callers import tell
 from everstep.store.chain import Chain
 from everstep.store.gates import Gate, list_gates
-from everstep.store.journal.entries import FAILED, SUCCEEDED, Recorded, read
+from everstep.store.journal.entries import FAILED, SUCCEEDED, StepEntry, open_as
+from everstep.store.load import checked_from
 from everstep.store.query import check_text, to_us
 from everstep.store.refs import find_run, verified
 
@@ -55,11 +57,15 @@ def answer(store: Host, run_id: str, gate: str, value: Any, by: str | None, earl
             f"run {row.id!r} has not come to a gate {gate!r}; it waits at {', '.join(waiting)}",
             remedy="Check the name. To answer a gate that is still to come: store.answer(..., early=True).",
         )
+    if row.status == Status.CANCELLED and (found is None or not found.answered):
+        raise NotFound(f"run {row.id!r} is cancelled: no gate of it is open", remedy="A cancelled run can be forked: store.fork(run_id).")
     if found is not None and found.cancelled:
         raise AlreadyAnswered(
             f"the program cancelled gate {address!r} of run {row.id!r}: the answer was not recorded",
             remedy=f"To answer it after all, fork the run before the gate: store.resume({row.id!r}, from_step={address!r}).",
         )
+    if found is not None and found.answered and found.by == "timeout" and found.deadline is not None:
+        raise _too_late(row, address, found.deadline)
     if found is not None and found.answered:
         raise AlreadyAnswered(
             f"gate {address!r} of run {row.id!r} was answered with {found.answer!r:.100}", remedy=_other_answer(row, address)
@@ -76,12 +82,16 @@ def answer(store: Host, run_id: str, gate: str, value: Any, by: str | None, earl
     said = {"value": value, "by": check_text(by, "by")}
     now = clock.now_us()
     if found is not None and found.deadline is not None and now >= (to_us(found.deadline) or 0):
-        raise AnswerTooLate(
-            f"the deadline of gate {address!r} of run {row.id!r} passed at {iso(to_us(found.deadline) or 0)}: the answer was not recorded",
-            remedy=_other_answer(row, address).replace("The first answer stands.", "The outcome of the deadline holds."),
-        )
+        raise _too_late(row, address, found.deadline)
     if not post(store, row, f"answer:{address}", said, now, "answer", now):
         raise AlreadyAnswered(f"gate {address!r} of run {row.id!r} has its answer already", remedy=_other_answer(row, address))
+
+
+def _too_late(row: RunRow, address: str, deadline: datetime) -> AnswerTooLate:
+    return AnswerTooLate(
+        f"the deadline of gate {address!r} of run {row.id!r} passed at {iso(to_us(deadline) or 0)}: the answer was not recorded",
+        remedy=_other_answer(row, address).replace("The first answer stands.", "The outcome of the deadline holds."),
+    )
 
 
 def _other_answer(row: RunRow, address: str) -> str:
@@ -213,7 +223,17 @@ def retry(store: Host, run_id: str, step: str) -> None:
             f"step {address} of run {row.id!r} has {status}; only one that failed can be tried again",
             remedy=f"To run it again, fork before it: store.resume({row.id!r}, from_step={address!r}).",
         )
-    post(store, row, f"again:{address}", None, None, "nothing")
+    parts = address.split("/")
+    around = ["/".join(parts[:count]) for count in range(1, len(parts))]
+    for outer in around:
+        if _newest(store, row, outer) == SUCCEEDED:
+            raise InvalidArgument(
+                f"step {address} of run {row.id!r} is inside {outer}, which has succeeded: it is not called any more",
+                remedy=f"To run it again, fork before it: store.resume({row.id!r}, from_step={address!r}).",
+            )
+    for failed in (*around, address):  # a step inside another one is called only if that runs again
+        if _newest(store, row, failed) == FAILED:
+            post(store, row, f"again:{failed}", None, None, "nothing")
 
 
 def _address(step: str) -> str:
@@ -224,8 +244,8 @@ def _address(step: str) -> str:
 
 
 def _newest(store: Host, row: RunRow, address: str) -> str | None:
-    found = [record for record in read(store.backend, row, 1) if record.kind == Kind.STEP and record.note == address]
-    return Recorded(found[-1]).body[0] if found else None
+    found = [record for record in checked_from(store.backend, row, 1) if record.kind == Kind.STEP and record.note == address]
+    return open_as(found[-1], StepEntry).status if found else None
 
 
 def due(store: Host, limit: int | None = None, outside: bool = False) -> list[str]:

@@ -22,7 +22,7 @@ from everstep.runtime.engine.journal_writer import TROUBLE
 from everstep.runtime.steps.options import check_name
 from everstep.runtime.waits import answer_schema as shapes
 from everstep.runtime.waits.answer_instances import instance_of, plain_of
-from everstep.store.journal.entries import FAILED, RUNNING, SUCCEEDED, pack_body
+from everstep.store.journal.entries import FAILED, RUNNING, SUCCEEDED, AnswerEntry, EventEntry, GateEntry, TimerEntry, pack
 from everstep.store.query import to_us
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ def decide(run: Driver, asked: Question) -> Any:
     run._asked.add(address)
     found = run._played.answers.get(address)
     if found is not None:
-        return _value(address, found.body)
+        return _value(address, found.entry)
     if run._dry:
         from everstep.runtime.steps import validate
 
@@ -159,7 +159,7 @@ def decide(run: Driver, asked: Question) -> Any:
     run._fire("before_gate", gate=address, ask=asked.text)
     known = run._played.asked.get(address)
     asked.deadline = (
-        known.body[2] if known is not None else clock.now_us() + int(asked.timeout * 1e6) if asked.timeout is not None else None
+        known.entry.deadline if known is not None else clock.now_us() + int(asked.timeout * 1e6) if asked.timeout is not None else None
     )
     arrived = arrival(run, asked)
     if arrived is not None:
@@ -217,7 +217,7 @@ def _letter(run: Driver, asked: Question) -> Letter | None:
         return letter
     run._read.append(letter.name)
     run._letters.pop(letter.name)
-    run._put("event", pack_body(["answer_refused", encode({"gate": address, "fault": fault})]), None)
+    run._put("event", pack(EventEntry.of("answer_refused", {"gate": address, "fault": fault})), None)
     return None
 
 
@@ -247,7 +247,7 @@ def _put_question(run: Driver, asked: Question, known: bool) -> None:
     text = asked.text if mask is None else mask.text(asked.text)
     if not known:
         with run._lock:
-            run._put("gate", pack_body([text, asked.shape, asked.deadline, kept, {}]), address)
+            run._put("gate", pack(GateEntry(text, asked.shape, asked.deadline, kept, {})), address)
     if asked.deadline is not None:
         set_timer(run, address, asked.deadline)
 
@@ -263,9 +263,9 @@ def set_timer(run: Driver, address: str, due: int) -> None:
 
 def answered(run: Driver, address: str, value: Any, by: str | None, expired: bool = False) -> Any:
     """Record an answer, with the checkpoint that a policy wants at gates."""
-    body = [encode(_kept(run, value, address), f"answer of {address}"), by, {"expired": True} if expired else {}]
+    answer = AnswerEntry(encode(_kept(run, value, address), f"answer of {address}"), by, {"expired": True} if expired else {})
     with run._lock:
-        run._put("answer", pack_body(body), address)
+        run._put("answer", pack(answer), address)
         run._waits.pop(address, None)
         drop_timer(run, address)
         keep_asleep(run, address)
@@ -274,7 +274,7 @@ def answered(run: Driver, address: str, value: Any, by: str | None, expired: boo
     else:
         run._write_entries()
     run._fire("after_gate", gate=address, value=value, by=by)
-    return _value(address, body)
+    return _value(address, answer)
 
 
 def give_up(run: Driver, address: str, seconds: float) -> None:
@@ -282,7 +282,7 @@ def give_up(run: Driver, address: str, seconds: float) -> None:
     if run._is_stopping:
         return
     with run._lock:
-        run._put("answer", pack_body([encode(None), "the program", {"cancelled": True, "seconds": seconds}]), address)
+        run._put("answer", pack(AnswerEntry(encode(None), "the program", {"cancelled": True, "seconds": seconds})), address)
         drop_timer(run, address)
         keep_asleep(run, address)
     run._branches.cancelled(address, run._branch())
@@ -302,10 +302,10 @@ def drop_timer(run: Driver, address: str) -> None:
         run._letters.pop(f"timer:{address}")
 
 
-def _value(address: str, body: list[Any]) -> Any:
-    if body[2].get("expired"):
+def _value(address: str, answer: AnswerEntry) -> Any:
+    if answer.flags.get("expired"):
         raise GateTimeout(f"nobody answered gate {address!r} in time")
-    return decode(body[0])
+    return decode(answer.value)
 
 
 def address_of_timer(run: Driver) -> str:
@@ -325,8 +325,8 @@ def start_timer(run: Driver, seconds: float | None, until: Any) -> int | None:
     address = address_of_timer(run)
     run._asked.add(address)
     found = run._played.asked.get(address)
-    if found is not None:
-        due = found.body[0]
+    if found is not None and found.entry.deadline is not None:
+        due = found.entry.deadline
     if run._dry:
         if found is None:
             from everstep.runtime.steps import validate
@@ -336,13 +336,13 @@ def start_timer(run: Driver, seconds: float | None, until: Any) -> int | None:
     if due <= clock.now_us():
         if found is None:
             with run._lock:
-                run._put("timer", pack_body([due]), address)
+                run._put("timer", pack(TimerEntry(due)), address)
         drop_timer(run, address)
         return None
     run._boundary()
     if found is None:
         with run._lock:
-            run._put("timer", pack_body([due]), address)
+            run._put("timer", pack(TimerEntry(due)), address)
     if run._mode.workflow and due - clock.now_us() > HOLD_SECONDS * 1e6:
         set_timer(run, address, due)
         raise waiting_until(run, address, due)

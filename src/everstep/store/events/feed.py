@@ -15,7 +15,8 @@ from everstep.records import ZERO, Kind, Record, RunRow, record_fault
 from everstep.store.events import cursor as cursors
 from everstep.store.events.cursor import Cursor
 from everstep.store.events.event import Event
-from everstep.store.journal.entries import open_body, said_in, show_input
+from everstep.store.journal.entries import ENTRY_KINDS, AnswerEntry, EventEntry, GateEntry, StepEntry, TimerEntry, open_entry, said_in
+from everstep.store.journal.results import show_input
 from everstep.store.load import checked
 from everstep.store.query import MOST_PLACE
 from everstep.store.views import Page, from_meta, header_of, when
@@ -99,30 +100,37 @@ def _status(record: Record) -> tuple[str, dict[str, Any]]:
 
 
 def _entry(record: Record) -> tuple[str, dict[str, Any]]:
-    body, address = open_body(record), record.note
-    if record.kind == Kind.STEP:
-        status, attempt, _, kept, _, _, error, started, ended, tokens, cost, worker, flags = body
-        about = {"step": address, "attempt": attempt, "seconds": (ended - started) / 1e6, "tokens": tokens, "cost": cost, "worker": worker}
-        if flags.get("value"):
-            return "value_drawn", {"step": address}
-        if flags.get("skipped"):
-            return "step_skipped", about
-        if error:
-            about["error"] = {name: error.get(name) for name in ("type", "message")}
-        name = "step_retrying" if flags.get("next") else "step_started" if status == "running" else f"step_{status}"
-        return name, {**about, "input": show_input(kept)}
-    if record.kind == Kind.GATE:
-        return "gate_opened", {"gate": address, "ask": body[0], "schema": body[1], "deadline": None if body[2] is None else when(body[2])}
-    if record.kind == Kind.ANSWER and body[2].get("cancelled"):
-        return "gate_cancelled", {"gate": address}
-    if record.kind == Kind.ANSWER:
-        return "gate_answered", {"gate": address, "value": _shown(body[0]), "by": body[1]}
-    if record.kind == Kind.TIMER:
-        return "timer_set", {"timer": address, "deadline": when(body[0])}
-    if record.kind == Kind.EVENT:
-        data = _shown(body[1])
-        return str(body[0]), data if isinstance(data, dict) else {}
-    return record.kind, {}
+    if record.kind not in ENTRY_KINDS:  # a kind that this program does not know
+        return record.kind, {}
+    entry, address = open_entry(record), record.note
+    match entry:
+        case StepEntry():
+            return _step(entry, address)
+        case GateEntry(ask, schema, deadline):
+            return "gate_opened", {"gate": address, "ask": ask, "schema": schema, "deadline": None if deadline is None else when(deadline)}
+        case AnswerEntry() if entry.flags.get("cancelled"):
+            return "gate_cancelled", {"gate": address}
+        case AnswerEntry(value, by):
+            return "gate_answered", {"gate": address, "value": _shown(value), "by": by}
+        case TimerEntry(deadline=due):
+            return "timer_set", {"timer": address, "deadline": when(due)}
+        case EventEntry(name, data):
+            shown = _shown(data)
+            return name, shown if isinstance(shown, dict) else {}
+
+
+def _step(step: StepEntry, address: str | None) -> tuple[str, dict[str, Any]]:
+    about: dict[str, Any] = {
+        "step": address, "attempt": step.attempt, "seconds": step.seconds, "tokens": step.tokens, "cost": step.cost, "worker": step.worker,
+    }  # fmt: skip
+    if step.flags.get("value"):
+        return "value_drawn", {"step": address}
+    if step.flags.get("skipped"):
+        return "step_skipped", about
+    if step.error:
+        about["error"] = {name: step.error.get(name) for name in ("type", "message")}
+    name = "step_retrying" if step.flags.get("next") else "step_started" if step.status == "running" else f"step_{step.status}"
+    return name, {**about, "input": show_input(step.input)}
 
 
 def _shown(data: bytes) -> Any:

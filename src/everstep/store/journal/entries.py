@@ -1,183 +1,189 @@
-"""What a journal's records say about steps, gates, timers and values. Owns the format of their bodies. No I/O but by `read` and what stands on it.
+"""The entries of a run's journal by name: their fields, their bytes, and the checks that a forged body has to pass. Does no I/O.
 
-The address of what a record is about stands in its note, so that a journal can be indexed without opening a body:
+The address of the step, gate or timer is in the record's note, so that a journal can be indexed without opening a body. A body is one
+MessagePack array with the fields of its class in their order:
 
-    step     [status, attempt, input digest, input, form, result, error, started, ended, tokens, cost, worker, flags]
-    gate     [ask, schema, deadline, default, flags]     the question
-    answer   [value, by, flags]                          what ended the wait
-    timer    [deadline]
-    event    [name, data]                                what the program said, and what the runtime did on its own
+    step     StepEntry       one attempt of a step, or a value that was drawn
+    gate     GateEntry       a question
+    answer   AnswerEntry     what ended the wait at a gate
+    timer    TimerEntry      a deadline
+    event    EventEntry      what the program emitted, and what the runtime did on its own
 
-A result has a form: 0 none, 1 encoded in place, 2 the root of a tree of chunks (of the run's family). An input is encoded if it
-is short and described in words otherwise: it is only ever shown; what counts is its digest. Times are µs since 1970.
+Start and status records hold a map instead; `said_in` reads it. Times are µs since 1970.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from datetime import datetime
-from reprlib import Repr
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, NamedTuple, TypedDict, TypeVar, cast
 
 from ormsgpack import packb, unpackb
 
-from everstep.backends.contract.core import Backend
 from everstep.codec.frame import unwrap
-from everstep.codec.values import Decoder, decode, encode, revived
-from everstep.errors import DamagedFrame, DamagedRecord, EverstepError
-from everstep.fields import Shape, field
-from everstep.records import Kind, Record, RunRow
-from everstep.snapshot.loader import Loader
-from everstep.snapshot.saver import Saver
-from everstep.store.load import checked
-from everstep.store.views import when
+from everstep.codec.values import Decoder, decode, encode
+from everstep.errors import DamagedFrame, DamagedRecord
+from everstep.records import Kind, Record
 
-NOTHING, INLINE, CHUNKED = 0, 1, 2
+NOTHING, INLINE, CHUNKED = 0, 1, 2  # forms of a result: none, encoded in place, the root of a tree of chunks (of the run's family)
 SUCCEEDED, FAILED, RUNNING = "succeeded", "failed", "running"
-BIG_RESULT = 16 * 1024
-SHORT_INPUT = 200
-Body = tuple[int, bytes | None, list[tuple[bytes, bytes]]]
-Chunks = list[tuple[bytes, bytes]]
-
-_shape = Repr()
-_shape.maxstring = _shape.maxother = 60
-_shape.maxlist = _shape.maxdict = _shape.maxtuple = 4
-_shape.maxlevel = 3
 
 
-class Step(Shape, frozen=True):
-    """A recorded step, as it is listed."""
+class StepFlags(TypedDict, total=False):
+    """What else is known of an attempt at a step."""
 
-    address: str
+    tried: int  # attempts of this round of retries
+    next: int  # when the next attempt is due
+    inner: list[str]  # the steps inside that failed it: the next attempt runs them again
+    value: bool  # a drawn value: time, chance
+    cancelled: bool
+    skipped: bool
+    why: str  # a step was skipped
+    again: bool  # never stored: `replay.forget` has the step run again
+
+
+class StepEntry(NamedTuple):
+    """One attempt of a step. `input` is encoded if it is short and described in words otherwise: it is only shown, its digest counts."""
+
     status: str
     attempt: int
-    started: datetime
-    ended: datetime
+    digest: bytes
+    input: bytes | str
+    form: int
+    result: bytes | None
+    error: dict[str, Any] | None
+    started: int
+    ended: int
     tokens: int
     cost: float
     worker: str
-    input: str
-    error: dict[str, Any] | None
-    skipped: bool
-    seq: int
-    epoch: int
-    _load: Callable[[], Any] = field(repr=False, compare=False)
-
-    @property
-    def name(self) -> str:
-        return name_of(self.address)
+    flags: StepFlags
 
     @property
     def seconds(self) -> float:
-        return (self.ended - self.started).total_seconds()
-
-    @property
-    def result(self) -> Any:
-        """What the step returned; read when it is asked for."""
-        return self._load()
+        return (self.ended - self.started) / 1e6
 
 
-def name_of(address: str) -> str:
-    """The name in the last part of an address."""
-    last = address.rpartition("/")[2]
-    return last.partition("@")[0] if "@" in last else last.rpartition("#")[0]
+class GateEntry(NamedTuple):
+    """The question of a gate. `default` is encoded."""
+
+    ask: str | None
+    schema: dict[str, Any] | None
+    deadline: int | None
+    default: bytes | None
+    flags: dict[str, Any]
 
 
-def result_body(result: Any, path: str, wrap: Callable[[bytes], bytes]) -> Body:
-    """The form of a result, its bytes, and the chunks that these need. `path` is what an error calls it."""
-    if result is None:
-        return NOTHING, None, []
-    data = encode(result, path)
-    if len(data) < BIG_RESULT:
-        return INLINE, data, []
-    saver = Saver(wrap)
-    saver.begin(decode(data))
-    saved = saver.build(whole=True)
-    return CHUNKED, saved.base, saved.chunks
+class AnswerFlags(TypedDict, total=False):
+    expired: bool  # the deadline passed, and there is no default
+    cancelled: bool  # the program cancelled its wait
+    seconds: float  # how long it had waited then
 
 
-def load_result(backend: Backend, family: bytes, form: int, data: bytes | None) -> Any:
-    if form == NOTHING or data is None:
-        return None
-    if form == INLINE:
-        return decode(data)
-    loader = Loader(lambda digests: backend.chunks(family, digests), unwrap)
-    value = loader.load(data)
-    return revived(value) if loader.decoder.objects else value
+class AnswerEntry(NamedTuple):
+    """The end of the wait at a gate. `value` is encoded."""
+
+    value: bytes
+    by: str | None
+    flags: AnswerFlags
 
 
-def input_of(address: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
-    """The bytes that an input is known by."""
-    data = encode(list(args), f"{address}: args")
-    return data + encode(dict(sorted(kwargs.items())), f"{address}: kwargs") if kwargs else data
+class TimerEntry(NamedTuple):
+    """The deadline of a sleep."""
+
+    deadline: int
 
 
-def preview(data: bytes, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes | str:
-    """What to keep of an input so that a person can tell it from another one."""
-    if len(data) <= SHORT_INPUT:
-        return data
-    shown = [_shape.repr(a) for a in args] + [f"{k}={_shape.repr(v)}" for k, v in kwargs.items()]
-    text = f"({', '.join(shown)})"[:400] + f" of {len(data):,} bytes"
-    return text.encode("utf-8", "replace").decode()
+class EventEntry(NamedTuple):
+    """An event with its encoded data."""
+
+    name: str
+    data: bytes
+
+    @classmethod
+    def of(cls, name: str, data: Mapping[str, Any], path: str = "state") -> EventEntry:
+        """An event with this data. `path` is what an error calls a value that cannot be stored."""
+        return cls(name, encode(data, path))
+
+    def said(self) -> dict[str, Any]:
+        """The data; empty if a forged store has something else in its place."""
+        found = decode(self.data)
+        return found if isinstance(found, dict) else {}
 
 
-def show_input(kept: Any) -> str:
-    """An input in words."""
-    if isinstance(kept, str):
-        return kept
-    if not isinstance(kept, bytes) or not kept:
-        return "(not kept)"
-    try:
-        args = decode(kept)
-        rest = kept[len(encode(args)) :]  # named arguments follow the others
-        kwargs = decode(rest) if rest else {}
-    except EverstepError:
-        return f"{len(kept)} bytes"
-    if not isinstance(args, list) or not isinstance(kwargs, dict):
-        return f"{len(kept)} bytes"
-    return f"({', '.join([*map(repr, args), *(f'{k}={v!r}' for k, v in kwargs.items())])})"
+AnyEntry = StepEntry | GateEntry | AnswerEntry | TimerEntry | EventEntry
+E = TypeVar("E", bound=AnyEntry)
 
 
-class Recorded:
-    """The newest record about one address, opened when it is needed. `before` is the one that it took the place of."""
-
-    __slots__ = ("_body", "attempts", "before", "record")
-
-    def __init__(self, record: Record, before: Recorded | None = None):
-        self.record = record
-        self.before = before
-        self.attempts: int = before.attempts + 1 if before is not None else 0
-        self._body: list[Any] | None = None
-
-    @property
-    def body(self) -> list[Any]:
-        if self._body is None:
-            self._body = open_body(self.record)
-        return self._body
+def pack(entry: AnyEntry) -> bytes:
+    """The bytes of an entry, before they are framed."""
+    return packb([*entry])  # ormsgpack packs no named tuples
 
 
-def open_body(record: Record) -> list[Any]:
-    """The body of a journal entry, if it is one: who forges a store can write anything into it."""
+def open_entry(record: Record) -> AnyEntry:
+    """The entry in the body of a record. Raises `Damaged` if it is not one: a forged store can hold anything."""
     if record.body is None:
         raise DamagedRecord(record.run, record.seq, "its body was pruned")
     try:
         body = unpackb(unwrap(record.body))
     except ValueError as error:
-        raise DamagedFrame(f"record {record.seq} of run {record.run!r} is no journal entry") from error
-    fits = _FITS.get(record.kind)
-    if not isinstance(body, list) or (fits is not None and not fits(body)):
-        raise DamagedRecord(record.run, record.seq, "its body is no journal entry")
-    return body
+        raise DamagedFrame(f"record {record.seq} of run {record.run!r} is not a journal entry") from error
+    cls, fits = _KINDS.get(record.kind, _UNKNOWN)
+    if body.__class__ is not list or not fits(body):
+        raise DamagedRecord(record.run, record.seq, "its body is not a journal entry")
+    return _new(cls, body)  # `_make` takes half a microsecond longer, at each step that is replayed
+
+
+def open_as(record: Record, cls: type[E]) -> E:
+    """The entry in the body of a record that must be of this class."""
+    entry = open_entry(record)
+    if not isinstance(entry, cls):
+        raise DamagedRecord(record.run, record.seq, f"it must be a {cls.__name__}, got a {record.kind}")
+    return entry
+
+
+def unpack_step(packed: bytes) -> StepEntry:
+    """The entry in the bytes of a step that come from elsewhere than a record."""
+    try:
+        body = unpackb(packed)
+    except ValueError as error:
+        raise DamagedFrame("the bytes of a step are not a journal entry") from error
+    if not isinstance(body, list) or not _is_step(body):
+        raise DamagedFrame("the bytes of a step are not a journal entry")
+    return StepEntry._make(body)
+
+
+class Recorded(Generic[E]):
+    """The newest record about one address, opened when it is needed. `before` is the one that it took the place of."""
+
+    __slots__ = ("_entry", "attempts", "before", "record")
+
+    def __init__(self, record: Record, before: Recorded[E] | None = None):
+        self.record = record
+        self.before = before
+        self.attempts: int = before.attempts + 1 if before is not None else 0
+        self._entry: E | None = None
+
+    @property
+    def entry(self) -> E:
+        if self._entry is None:
+            self._entry = cast(E, open_entry(self.record))
+        return self._entry
+
+    @entry.setter
+    def entry(self, entry: E) -> None:
+        """Change what later calls see; the store keeps the entry as it was recorded."""
+        self._entry = entry
 
 
 def said_in(record: Record) -> dict[str, Any]:
     """What a status or start record says."""
     said = Decoder().decode(unwrap(record.body)) if record.body is not None else {}
     if not isinstance(said, dict) or any(name in said and not fits(said[name]) for name, fits in _SAYS.items()):
-        raise DamagedRecord(record.run, record.seq, f"its body is no {record.kind}")
+        raise DamagedRecord(record.run, record.seq, f"its body is not a {record.kind}")
     return said
 
 
+_new: Callable[[type[AnyEntry], list[Any]], AnyEntry] = tuple.__new__
 _LAST_US = 253_402_300_799_000_000  # the end of the year 9999
 _STATUSES = frozenset({SUCCEEDED, FAILED, RUNNING})
 
@@ -215,7 +221,7 @@ def _edits(value: Any) -> bool:
 
 
 def _is_step(body: list[Any]) -> bool:
-    """Asked for each step that is played back: no calls."""
+    """Runs for each step that is replayed: no calls."""
     if len(body) != 13:
         return False
     status, attempt, digest, kept, form, result, error, started, ended, tokens, cost, worker, flags = body
@@ -244,7 +250,10 @@ def _is_gate(body: list[Any]) -> bool:
 
 
 def _is_answer(body: list[Any]) -> bool:
-    return len(body) == 3 and type(body[0]) is bytes and (body[1] is None or type(body[1]) is str) and type(body[2]) is dict
+    if len(body) != 3:
+        return False
+    value, by, flags = body
+    return type(value) is bytes and _a_text(by) and type(flags) is dict
 
 
 def _is_timer(body: list[Any]) -> bool:
@@ -252,39 +261,21 @@ def _is_timer(body: list[Any]) -> bool:
 
 
 def _is_event(body: list[Any]) -> bool:
-    return len(body) == 2 and type(body[0]) is str and type(body[1]) is bytes
+    if len(body) != 2:
+        return False
+    name, data = body
+    return type(name) is str and type(data) is bytes
 
 
-_FITS: dict[str, Callable[[list[Any]], bool]] = {
-    Kind.STEP.value: _is_step, Kind.GATE.value: _is_gate, Kind.ANSWER.value: _is_answer, Kind.TIMER.value: _is_timer,
-    Kind.EVENT.value: _is_event,
+_KINDS: dict[str, tuple[type[AnyEntry], Callable[[list[Any]], bool]]] = {
+    Kind.STEP.value: (StepEntry, _is_step), Kind.GATE.value: (GateEntry, _is_gate), Kind.ANSWER.value: (AnswerEntry, _is_answer),
+    Kind.TIMER.value: (TimerEntry, _is_timer), Kind.EVENT.value: (EventEntry, _is_event),
 }  # fmt: skip
+ENTRY_KINDS = frozenset(_KINDS)
+_UNKNOWN: tuple[type[AnyEntry], Callable[[list[Any]], bool]] = (EventEntry, lambda body: False)
 _SAYS: dict[str, Callable[[Any], bool]] = {
     "key": _some_bytes, "family": _some_bytes, "parent_key": _some_bytes, "status": _a_text, "reason": _a_text, "workflow": _a_text, "definition": _a_text, "version": _a_text, "parent": _a_text, "steps": _names,
     "failures": _a_count, "saves": _a_count, "number": _a_count, "seconds": _a_number, "until": _a_time, "retry_at": _a_time,
     "used": lambda value: type(value) is list and len(value) == 4 and all(map(_a_number, value)),
     "result": _a_result, "input": _a_result, "edits": _edits, "error": lambda value: type(value) is dict,
 }  # fmt: skip
-
-
-def pack_body(body: list[Any]) -> bytes:
-    return packb(body)
-
-
-def read(backend: Backend, row: RunRow, first: int) -> list[Record]:
-    """All records from a place on, proved."""
-    return checked(backend, row, first, row.head_seq) if first <= row.head_seq else []
-
-
-def list_steps(backend: Backend, row: RunRow) -> list[Step]:
-    """Every recorded step of a run, in the order in which they ended, failed attempts too."""
-    records = [r for r in read(backend, row, 1) if r.kind == Kind.STEP and r.body is not None]
-    return [as_step(backend, row, record) for record in records]
-
-
-def as_step(backend: Backend, row: RunRow, record: Record) -> Step:
-    status, attempt, _, kept, form, result, error, started, ended, tokens, cost, worker, flags = open_body(record)
-    return Step(
-        record.note or "", status, attempt, when(started), when(ended), tokens, cost, worker, show_input(kept), error,
-        bool(flags.get("skipped")), record.seq, record.epoch, lambda: load_result(backend, row.family, form, result),
-    )  # fmt: skip

@@ -7,30 +7,44 @@ from typing import Any
 
 from everstep.codec.frame import unwrap
 from everstep.records import Kind, Record
-from everstep.store.journal.entries import CHUNKED, INLINE, open_body, said_in
+from everstep.store.journal.entries import (
+    CHUNKED,
+    ENTRY_KINDS,
+    INLINE,
+    AnswerEntry,
+    AnyEntry,
+    EventEntry,
+    GateEntry,
+    StepEntry,
+    open_entry,
+    said_in,
+)
 
 Contents = tuple[list[bytes], list[bytes]]
-_VALUE = {Kind.GATE.value: 3, Kind.ANSWER.value: 0, Kind.EVENT.value: 1}
 
 
 def contents(record: Record) -> Contents:
     """The encoded values in the body of a record that is neither checkpoint nor base, and the roots. Raises `Damaged` if it is none."""
     kind = record.kind
-    if kind == Kind.STEP:
-        body = open_body(record)
-        return _sorted([body[4:6]], body[6])
-    if kind in _VALUE:
-        value = open_body(record)[_VALUE[kind]]
-        return ([] if value is None else [value]), []
+    if kind in ENTRY_KINDS:
+        return _in_entry(open_entry(record))
     if kind in (Kind.START, Kind.STATUS):
         said = said_in(record)
         results = [said[name] for name in ("input", "result") if name in said]
         return _sorted([*results, *(edit[1:] for edit in said.get("edits", ()) if edit)], said.get("error"))
-    if kind == Kind.TIMER:
-        open_body(record)
-    elif record.body is not None:  # a kind that this program does not know
+    if record.body is not None:  # a kind that this program does not know
         unwrap(record.body)
     return [], []
+
+
+def _in_entry(entry: AnyEntry) -> Contents:
+    match entry:
+        case StepEntry():
+            return _sorted([(entry.form, entry.result)], entry.error)
+        case AnswerEntry(value=value) | EventEntry(data=value) | GateEntry(default=value):
+            return ([] if value is None else [value]), []
+        case _:
+            return [], []
 
 
 def _sorted(results: Sequence[Sequence[Any]], error: Any) -> Contents:

@@ -20,7 +20,7 @@ from everstep.fields import Shape, field, replace
 from everstep.records import SALT_BYTES, ZERO, Base, Kind, Letter, Pruned, Record, RunRow, Seal, Status, Tag, chain, make_record
 from everstep.snapshot.loader import Fetch
 from everstep.store.chain import Chain, Entry
-from everstep.store.journal.entries import pack_body, said_in
+from everstep.store.journal.entries import EventEntry, pack, said_in
 from everstep.store.repair.report import Loss
 from everstep.store.repair.states import States
 from everstep.store.retention.reachable import Reach, contents_of
@@ -152,7 +152,7 @@ class Remains(Shape):
             return make_record(
                 ZERO, self.row.id, self.row.key, seq, _START, epoch, at, number, framer.wrap(packb({"key": self.row.key})), seal=self.seal
             )
-        body = framer.wrap(pack_body([_LOST, encode({"seq": seq, "kind": self.hints.get(seq)})]))
+        body = framer.wrap(pack(EventEntry.of(_LOST, {"seq": seq, "kind": self.hints.get(seq)})))
         return make_record(ZERO, self.row.id, self.row.key, seq, _EVENT, epoch, at, number, body, seal=self.seal)
 
     def _is_workflow(self) -> bool:
@@ -193,7 +193,7 @@ class Remains(Shape):
             return row
         more = Chain(framer, row, row, self.seal)
         if row.worker is not None or not self.sure:
-            more.entries([Entry(_EVENT, pack_body(["taken_over", encode({})]), None)])
+            more.entries([Entry(_EVENT, pack(EventEntry.of("taken_over", {})), None)])
         more.status(Status.WAITING, reason=f"{PAUSE}: {reason}")
         commit = more.commit(worker=None, since=0)
         self.chain += commit.records

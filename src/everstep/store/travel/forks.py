@@ -17,7 +17,8 @@ from everstep.snapshot.saver import Saver
 from everstep.store import load
 from everstep.store.chain import Chain, Entry, new_row
 from everstep.store.journal.driven import driven_in
-from everstep.store.journal.entries import Chunks, read, result_body, said_in
+from everstep.store.journal.entries import said_in
+from everstep.store.journal.results import Chunks, result_body
 from everstep.store.views import header_of, own_text
 
 Edit = Mapping[Any, Any] | Callable[[Any], Any]
@@ -32,12 +33,13 @@ def fork(backend: Backend, framer: Framer, row: RunRow, number: int, id: str | N
 
 def fork_before(backend: Backend, framer: Framer, row: RunRow, address: str, id: str | None) -> RunRow:
     """A run of the same workflow that begins just before a recorded step: what came before it is kept, all else runs again."""
-    records = read(backend, row, 1)
+    records = load.checked_from(backend, row, 1)
     places = [r.seq for r in records if r.kind in (Kind.STEP, Kind.GATE, Kind.ANSWER, Kind.TIMER) and r.note == address]
     if not places:
         known = ", ".join(dict.fromkeys(str(r.note) for r in records if r.kind == Kind.STEP)) or "none"
         raise NotFound(f"run {row.id!r} has no recorded step {address!r}", remedy=f"Its steps are: {known[:500]}.")
-    first = places[0]
+    inside = f"{address}/"  # a step is recorded when it ends, after the steps inside it: to run again it needs them to do so, too
+    first = next(r.seq for r in records if r.seq == places[0] or (r.kind in _ENTRIES and r.note is not None and r.note.startswith(inside)))
     mark = load.prune_mark(backend, row)  # the code of the workflow rebuilds the state: an older one will do, or none
     saves = [r for r in records if r.kind == Kind.CHECKPOINT and r.seq < first and (mark is None or mark.has_state(r.number))]
     return _make(backend, framer, row, saves[-1] if saves else None, [r for r in records if r.seq < first], id, None)
@@ -84,7 +86,7 @@ def _make(
         state = _edited(load.load(backend, row, origin.number).revived(), edit)
         saver.begin(state if mask is None else mask(state))
         chain.checkpoint(saver.build(whole=True), f"fork of {row.id}@{origin.number}", own=own_text(header))
-    again = _again(read(backend, row, 1), records) if workflow else []
+    again = _again(load.checked_from(backend, row, 1), records) if workflow else []
     chain.status(Status.WAITING, **({"steps": again} if again else {}))
     commit = chain.commit()
     backend.commit(commit)

@@ -1,8 +1,7 @@
-"""Group commit, where a leader is interrupted or finds no memory: nothing that was handed over is left out, done twice or taken for done."""
+"""Group commit where a leader is interrupted or finds no memory: no request is lost, written twice or taken for written."""
 
-import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +12,8 @@ from everstep.backends.contract.core import Backend, Commit
 from everstep.backends.postgres.backend import PostgresBackend
 from everstep.backends.sqlite.backend import SqliteBackend
 from everstep.backends.sqlite.transaction import Transaction
-from everstep.errors import EverstepError, StoreClosed
+from everstep.errors import StoreClosed, StoreFailed
 from everstep.records import RunRow
-from everstep.runtime.aio import _Bridge, _Save
 from everstep.testing.rows import new_run, next_commit
 from everstep.testing.waiting import until
 
@@ -49,12 +47,15 @@ class Heard(list[BaseException | None]):
         self.append(error)
 
 
-def test_a_callback_for_which_there_was_no_memory_is_made_again(backend: Backend) -> None:
+def test_a_callback_for_which_there_was_no_memory_is_made_and_the_handle_writes_no_more(backend: Backend) -> None:
     commit, heard = next_commit(a_run(backend, "r"), b"x"), Heard()
     backend.submit(commit, heard.done)
     assert until(lambda: bool(heard))
     assert (heard, heard.failed) == ([None], 1)
     assert backend.run("r") == commit.run
+    with pytest.raises(StoreFailed, match="memory ran out") as refused:
+        a_run(backend, "s")
+    assert refused.value.written == "no"
 
 
 def test_a_callback_that_raises_is_reported_and_made_once(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,28 +84,27 @@ class Full(list[Any]):
         super().append(item)
 
 
-def test_work_is_not_lost_between_the_queue_and_the_batch(backend: Backend) -> None:
+def test_a_request_that_finds_no_room_in_the_batch_is_refused_and_not_lost(backend: Backend) -> None:
     row = a_run(backend, "r")
-    line = backend._writer._line  # type: ignore[attr-defined]
-    line.batch = Full()
-    commit, heard = next_commit(row, b"x"), list[BaseException | None]()
-    backend.submit(commit, heard.append)
+    backend._writer._batch.requests = Full()  # type: ignore[attr-defined]
+    heard = list[BaseException | None]()
+    backend.submit(next_commit(row, b"x"), heard.append)
     assert until(lambda: bool(heard))
-    assert heard == [None]
-    assert backend.run("r") == commit.run
+    assert [type(error) for error in heard] == [StoreFailed]
+    assert backend.run("r") == row
 
 
-def test_work_that_stands_in_the_queue_and_in_the_batch_is_done_once(backend: Backend) -> None:
+def test_a_request_that_is_in_the_queue_and_in_the_batch_is_done_once(backend: Backend) -> None:
     rows = [a_run(backend, name) for name in "ab"]
-    line = backend._writer._line  # type: ignore[attr-defined]
+    batch = backend._writer._batch  # type: ignore[attr-defined]
     done: list[str] = []
-    works = [group_commit.Work(lambda _error, name=name: done.append(name)) for name in "ab"]
-    line.waiting.extend(works)
-    line.batch.append(line.waiting[0])  # a leader was interrupted before it took it out of the queue
-    line.put_back()
-    assert list(line.waiting) == works
-    assert not line.batch
-    line.waiting.clear()
+    works = [group_commit.Request(None, None, lambda _error, name=name: done.append(name)) for name in "ab"]
+    batch.waiting.extend(works)
+    batch.requests.append(batch.waiting[0])  # a leader was interrupted before it took it out of the queue
+    batch.put_back()
+    assert list(batch.waiting) == works
+    assert not batch.requests
+    batch.waiting.clear()
     assert [backend.run(row.id) for row in rows] == rows
 
 
@@ -127,8 +127,8 @@ def test_what_an_interrupted_close_did_not_write_is_told_so(tmp_path: Path, monk
     heard: list[BaseException | None] = []
     monkeypatch.setattr(Transaction, "flush", interrupted)
     monkeypatch.setattr(writer, "_seen", seen)
-    monkeypatch.setattr(writer._leading, "nudge", lambda: None)
-    monkeypatch.setattr(writer._leading._service, "_every", PATIENCE)
+    monkeypatch.setattr(writer._thread, "wake", lambda: None)
+    monkeypatch.setattr(writer._thread._service, "_every", PATIENCE)
     commit = next_commit(row, b"x")
     backend.submit(commit, heard.append)
     with pytest.raises(KeyboardInterrupt):
@@ -160,8 +160,8 @@ def test_an_interrupted_commit_of_one_acknowledges_no_other(tmp_path: Path, monk
 
     monkeypatch.setattr(Transaction, "flush", break_once)
     monkeypatch.setattr(writer, "_seen", interrupted)
-    monkeypatch.setattr(writer._leading, "nudge", lambda: None)
-    monkeypatch.setattr(writer._leading._service, "_every", PATIENCE)
+    monkeypatch.setattr(writer._thread, "wake", lambda: None)
+    monkeypatch.setattr(writer._thread._service, "_every", PATIENCE)
     heard: dict[str, BaseException | None] = {}
     for commit in commits[:2]:
         backend.submit(commit, lambda error, name=commit.run.id: heard.update({name: error}))
@@ -197,59 +197,6 @@ def test_an_interrupted_sleeper_takes_its_work_with_it(tmp_path: Path, monkeypat
     backend.close()
 
 
-class Loop:
-    """Takes calls for a loop; finds no memory for the first."""
-
-    def __init__(self) -> None:
-        self.calls: list[Callable[[], None]] = []
-        self.failed = 0
-
-    def call_soon_threadsafe(self, call: Callable[[], None]) -> None:
-        if not self.failed:
-            self.failed = 1
-            raise MemoryError
-        self.calls.append(call)
-
-    def call_later(self, _seconds: float, call: Callable[[], None]) -> None:
-        self.calls.append(call)
-
-    def is_closed(self) -> bool:
-        return False
-
-
-def test_a_task_learns_of_its_save_although_there_was_no_memory_to_wake_its_loop() -> None:
-    async def play() -> None:
-        loop = Loop()
-        bridge, undone = _Bridge(loop), list[EverstepError]()  # type: ignore[arg-type]
-
-        class Undoing:
-            def _undo(self, _commit: Commit, error: EverstepError) -> None:
-                undone.append(error)
-                if len(undone) == 2:
-                    raise MemoryError
-
-            def _met(self, _error: EverstepError) -> None:
-                pass
-
-        saves = [
-            _Save(Undoing(), Commit(new_run("r"), None), bridge, asyncio.get_running_loop().create_future())  # type: ignore[arg-type]
-            for _ in range(3)
-        ]
-        problem = EverstepError("not written")
-        with pytest.raises(MemoryError):
-            saves[0].done(problem)
-        for save in saves:
-            save.done(problem)
-        while loop.calls:
-            loop.calls.pop(0)()
-        assert undone == [problem] * 3
-        for save in saves:
-            assert save.future.exception() in (problem, None)
-        assert all(save.future.done() for save in saves)
-
-    asyncio.run(play())
-
-
 def test_threads_that_commit_beside_deferred_ones_lose_none(backend: Backend) -> None:
     rows = {f"r{i}": a_run(backend, f"r{i}") for i in range(8)}
     heard: list[BaseException | None] = []
@@ -276,18 +223,18 @@ def test_threads_that_commit_beside_deferred_ones_lose_none(backend: Backend) ->
 def test_a_lock_that_the_thread_could_not_let_go_is_let_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     backend = SqliteBackend(tmp_path / "s.db")
     row = a_run(backend, "r")
-    writer, unlock, failures = backend._writer, backend._writer._unlock, [MemoryError]
+    writer, release, failures = backend._writer, backend._writer._release, [MemoryError]
 
-    def without_memory(who: object) -> None:
-        if failures and who is writer._leading:
+    def without_memory(owner: Any, waiters: Any = ()) -> None:
+        if failures and owner is writer._thread:
             raise failures.pop()
-        unlock(who)
+        release(owner, waiters)
 
-    monkeypatch.setattr(writer, "_unlock", without_memory)
+    monkeypatch.setattr(writer, "_release", without_memory)
     commit, heard = next_commit(row, b"x"), list[BaseException | None]()
     backend.submit(commit, heard.append)
     assert until(lambda: heard == [None])
-    closing = threading.Thread(target=backend.close, daemon=True)  # waits for the lock, with nothing in line
+    closing = threading.Thread(target=backend.close, daemon=True)  # waits for the lock, with nothing queued
     closing.start()
     closing.join(PATIENCE)
     assert not closing.is_alive()

@@ -1,0 +1,92 @@
+"""Results and inputs in the journal: how they are stored, loaded and shown. Relies on `snapshot` for large results; reads chunks, never records.
+
+A result has a form: none, encoded in place, or the root of a tree of chunks. An input is kept whole if it is short and described in
+words otherwise: a person has to recognise it, and its digest is what counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from reprlib import Repr
+from typing import Any, NamedTuple
+
+from everstep.backends.contract.core import Backend
+from everstep.codec.frame import unwrap
+from everstep.codec.values import decode, encode, revived
+from everstep.errors import EverstepError
+from everstep.snapshot.loader import Loader
+from everstep.snapshot.saver import Saver
+from everstep.store.journal.entries import CHUNKED, INLINE, NOTHING
+
+BIG_RESULT = 16 * 1024
+SHORT_INPUT = 200
+Chunks = list[tuple[bytes, bytes]]
+
+_shape = Repr()
+_shape.maxstring = _shape.maxother = 60
+_shape.maxlist = _shape.maxdict = _shape.maxtuple = 4
+_shape.maxlevel = 3
+
+
+class StoredResult(NamedTuple):
+    """A result as it is stored, with the chunks that it needs."""
+
+    form: int
+    data: bytes | None
+    chunks: Chunks
+
+
+def result_body(result: Any, path: str, wrap: Callable[[bytes], bytes]) -> StoredResult:
+    """Encode a result. `path` is what an error calls it."""
+    if result is None:
+        return StoredResult(NOTHING, None, [])
+    data = encode(result, path)
+    if len(data) < BIG_RESULT:
+        return StoredResult(INLINE, data, [])
+    saver = Saver(wrap)
+    saver.begin(decode(data))
+    saved = saver.build(whole=True)
+    return StoredResult(CHUNKED, saved.base, saved.chunks)
+
+
+def load_result(backend: Backend, family: bytes, form: int, data: bytes | None) -> Any:
+    """Decode a stored result; reads its chunks if it has any."""
+    if form == NOTHING or data is None:
+        return None
+    if form == INLINE:
+        return decode(data)
+    loader = Loader(lambda digests: backend.chunks(family, digests), unwrap)
+    value = loader.load(data)
+    return revived(value) if loader.decoder.objects else value
+
+
+def input_of(address: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
+    """The bytes that an input is known by."""
+    data = encode(list(args), f"{address}: args")
+    return data + encode(dict(sorted(kwargs.items())), f"{address}: kwargs") if kwargs else data
+
+
+def preview(data: bytes, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes | str:
+    """What to keep of an input so that a person can tell it from another one."""
+    if len(data) <= SHORT_INPUT:
+        return data
+    shown = [_shape.repr(a) for a in args] + [f"{k}={_shape.repr(v)}" for k, v in kwargs.items()]
+    text = f"({', '.join(shown)})"[:400] + f" of {len(data):,} bytes"
+    return text.encode("utf-8", "replace").decode()
+
+
+def show_input(kept: Any) -> str:
+    """An input in words."""
+    if isinstance(kept, str):
+        return kept
+    if not isinstance(kept, bytes) or not kept:
+        return "(not kept)"
+    try:
+        args = decode(kept)
+        rest = kept[len(encode(args)) :]  # named arguments follow the others
+        kwargs = decode(rest) if rest else {}
+    except EverstepError:
+        return f"{len(kept)} bytes"
+    if not isinstance(args, list) or not isinstance(kwargs, dict):
+        return f"{len(kept)} bytes"
+    return f"({', '.join([*map(repr, args), *(f'{k}={v!r}' for k, v in kwargs.items())])})"
