@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 from hashlib import sha256
 from operator import attrgetter
-from typing import Any
+from typing import Any, Protocol
 
 from ormsgpack import packb
 
@@ -68,7 +68,20 @@ def unkeyed(data: bytes) -> bytes:
     return sha256(data).digest()
 
 
-class Record(Shape):
+class Opener(Protocol):
+    """What opens the bodies of records: the framer of a store."""
+
+    def unwrap(self, frame: bytes) -> bytes: ...
+
+
+class _Opened:
+    """Who opens the body of a record. Not one of its fields: it does not tell two records apart."""
+
+    __slots__ = ("opener",)
+    opener: Opener
+
+
+class Record(Shape, _Opened):
     """One link of a run's chain. `number` is that of the newest checkpoint at or before this record.
 
     `note`, `tags` and `meta` are the labels of a checkpoint; `note` of a journal entry is its address. `own` is what the runtime says about a
@@ -90,12 +103,23 @@ class Record(Shape):
     body_digest: bytes
     digest: bytes
 
-    def __getattr__(self, name: str) -> bytes:
+    def __getattr__(self, name: str) -> Any:
         """Only called for what is not set: the digest of a body that was read, until somebody asks for it or proves the record."""
+        if name == "opener":
+            raise AttributeError("nobody opens this record: it was neither proved nor made by a store")
         if name != "body_digest" or self.body is None:
             raise AttributeError(name)
         self.body_digest = sha256(self.body).digest()
         return self.body_digest
+
+    def content(self) -> bytes:
+        """What the body holds, unwrapped by the framer of the store that made or proved this record."""
+        return self.opener.unwrap(self.body or b"")
+
+    def opened_by(self, opener: Opener) -> Record:
+        """The record itself, which its store can open from now on."""
+        self.opener = opener
+        return self
 
     def without_body(self) -> Record:
         """The same record as a listing has it."""

@@ -14,6 +14,7 @@ import pytest
 import everstep
 from everstep.backends.memory import backend as memory
 from everstep.backends.registry import open_backend
+from everstep.codec.frame import Framer
 from everstep.errors import Damaged, InvalidArgument, WrongSeal
 from everstep.records import ZERO, Seal, record_fault, unkeyed
 from everstep.store.repair.repair import repair_sealed
@@ -162,7 +163,7 @@ def test_a_row_that_was_sealed_without_the_key_is_damage(tmp_path: Path) -> None
 def test_a_keyed_store_is_repaired_with_its_key(tmp_path: Path) -> None:
     with everstep.open(tmp_path / "s.db", seal=OURS) as store:
         fill(store)
-    done = repair_sealed(tmp_path / "s.db", tmp_path / "new.db", OURS)
+    done = repair_sealed(tmp_path / "s.db", tmp_path / "new.db", OURS, Framer())
     assert done.ok, done
     with everstep.open(tmp_path / "new.db", seal=OURS) as store:
         assert store.verify("full").ok

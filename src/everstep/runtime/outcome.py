@@ -88,7 +88,7 @@ def _changed_since(store: Host, row: RunRow) -> str | None:
     """Why a run waits, if its status record does not know: a pause came later, or the answer that it waits for has come."""
     letters = {letter.name: letter for letter in store.backend.letters(row.id)}
     if "pause" in letters:
-        return told(verified_letter(row, letters["pause"], store.backend.seal))
+        return told(verified_letter(row, letters["pause"], store.backend.seal), store.framer)
     if not any(name.startswith("answer:") for name in letters):
         return None
     come = [gate.address for gate in open_gates(store.backend, row) if f"answer:{gate.address}" in letters]

@@ -263,7 +263,7 @@ class Run(Driver):
         about, is_new = self._as_driver()
         revived = self._mode.revived and row.status == Status.CANCELLED
         if "cancel" in self._letters and not revived:
-            reason = told(self._letters["cancel"])
+            reason = told(self._letters["cancel"], self._store.framer)
             ending = Ending(Status.CANCELLED, reason=reason)
             end(self, ending)
             tell_caller(self, ending)

@@ -82,7 +82,7 @@ class Chain:
         )  # fmt: skip
         row.head_digest = record.digest
         row.stored += len(body)
-        self._records.append(record)
+        self._records.append(record.opened_by(self._framer))
 
     def entries(self, entries: Sequence[Entry]) -> None:
         """Journal entries, with the chunks of their results."""

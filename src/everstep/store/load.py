@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from everstep.backends.contract.core import Backend
-from everstep.codec.frame import unwrap
 from everstep.codec.values import Decoder, revived
 from everstep.errors import Damaged, DamagedRecord, DamagedRun, MissingHead, PrunedCheckpoint, RunDeleted
 from everstep.fields import Shape
@@ -78,6 +77,13 @@ def checkpoint_record(backend: Backend, row: RunRow, number: int) -> Record:
     return record
 
 
+def unproved(
+    backend: Backend, run: str, first: int, last: int, kinds: Sequence[str] | None = None, newest: int | None = None
+) -> list[Record]:
+    """Records as they are stored, for those who only look: nothing proves them, but the store can open them."""
+    return [record.opened_by(backend.framer) for record in backend.records(run, first, last, kinds, newest)]
+
+
 def checked(backend: Backend, row: RunRow, first: int, last: int | None) -> list[Record]:
     """Records first..last, gap-free and each matching its digest; the head also matching the run row."""
     last = first if last is None else last
@@ -93,6 +99,7 @@ def checked(backend: Backend, row: RunRow, first: int, last: int | None) -> list
             if fault:
                 number = record.number if record.kind == Kind.CHECKPOINT else None
                 raise DamagedRecord(row.id, record.seq, fault, number)
+        record.opener = backend.framer
         before = record.digest
     if last == row.head_seq and before != row.head_digest:
         raise DamagedRecord(row.id, last, "it is not the one that the run row names as its head", records[-1].number)
@@ -156,7 +163,7 @@ def newest_good(backend: Backend, row: RunRow, number: int) -> int | None:
 def load_only(backend: Backend, row: RunRow, number: int) -> Loaded:
     """The snapshot of one checkpoint, without a word about others if it is damaged."""
     base, deltas = _records(backend, row, number)
-    loader = Loader(lambda digests: backend.chunks(row.family, digests), unwrap)
+    loader = Loader(lambda digests: backend.chunks(row.family, digests), backend.framer.unwrap)
     value = loader.load(base) if base is not None else None
     decoder = Decoder()
     size = 0
@@ -173,7 +180,7 @@ def look(backend: Backend, row: RunRow, number: int) -> Any:
 
     try:
         base, deltas = _records(backend, row, number)
-        loader = LazyLoader(lambda digests: _chunks(backend, row, number, digests), unwrap)
+        loader = LazyLoader(lambda digests: _chunks(backend, row, number, digests), backend.framer.unwrap)
         value = loader.load(base) if base is not None else None
         decoder = Decoder()
         for record in deltas:
@@ -203,7 +210,7 @@ def deltas_of(backend: Backend, row: RunRow, first: int, last: int) -> list[tupl
     out: list[tuple[Record, list[Op] | None]] = []
     for record in checked(backend, row, start, stop):
         if record.kind == Kind.CHECKPOINT:
-            content = NO_DELTA if record.body is None else unwrap(record.body)
+            content = NO_DELTA if record.body is None else record.content()
             out.append((record, None if content == NO_DELTA else _ops(decoder, content, row, record)))
     return out
 
@@ -254,7 +261,7 @@ def _around_pruned(backend: Backend, row: RunRow, number: int, deltas: list[Reco
     base = added_base(backend, row, number)
     after = [r for r in deltas if base is not None and r.number > base.number]
     if base is not None and number - base.number == len(after) and all(r.body is not None for r in after):
-        return unwrap(base.body), after
+        return backend.framer.unwrap(base.body), after
     missing = [r for r in deltas if r.body is None and (mark is None or mark.has_body(r.seq))]
     if mark is None or missing:
         where = missing[-1] if missing else deltas[-1] if deltas else None
@@ -274,7 +281,7 @@ def pruned_error(row: RunRow, number: int, mark: Pruned) -> PrunedCheckpoint:
 def _content(row: RunRow, record: Record) -> bytes:
     if record.body is None:
         raise DamagedRecord(row.id, record.seq, "its body is gone", record.number)
-    return unwrap(record.body)
+    return record.content()
 
 
 def _ops(decoder: Decoder, content: bytes, row: RunRow, record: Record) -> list[Op]:

@@ -98,6 +98,15 @@ class BaseStore:
     def _resolve(self, ref: str, at: int | str | None = None) -> tuple[RunRow, int]:
         return resolve(self.backend, ref if at is None else f"{ref}@{at}")
 
+    @property
+    def framer(self) -> Framer:
+        """What wraps and unwraps every frame of this store. Whoever reads through the backend finds it there."""
+        return self.backend.framer
+
+    @framer.setter
+    def framer(self, framer: Framer) -> None:
+        self.backend.framer = framer
+
     def get(self, run_id: str) -> RunInfo:
         """What is known about a run; of a failed one also its error."""
         row = find_run(self.backend, run_id)

@@ -20,7 +20,6 @@ from ormsgpack import packb, unpackb
 from everstep.backends.contract.core import Commit
 from everstep.backends.contract.transactions import Ledger, Session, Transaction, Transactional, Undone
 from everstep.clock import clock
-from everstep.codec.frame import unwrap
 from everstep.errors import (
     AttemptLost,
     Damaged,
@@ -335,7 +334,7 @@ def _opened(ledger: Ledger, kept: tuple[bytes, bytes], ticket: Ticket) -> tuple[
             f"the row of step {address} of run {run.id!r} in everstep_steps of {ledger.url} does not match its digest",
             remedy="What the step wrote holds. Restore the row from a backup, or say what the step returned: store.skip(run_id, step, result).",
         )
-    packed, chunks = unpackb(unwrap(content))
+    packed, chunks = unpackb(run._store.framer.unwrap(content))
     step = unpack_step(packed)
     if step.digest != ticket.digest and step.digest and ticket.digest and address not in run._accept:
         raise run._diverge(address, show_input(step.input), show_input(ticket.input))

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from everstep.backends.contract.queues import Queues, Task
 from everstep.backends.contract.upkeep import Upkeep
+from everstep.codec.frame import Framer
 from everstep.fields import Shape, field
 from everstep.records import Letter, Record, RunRow, Seal, Tag, Worker
 
@@ -86,6 +87,8 @@ class Backend(Upkeep, Queues, Protocol):
 
     url: str
     durable: bool
+    framer: Framer
+    """What opens the frames of this store, for whoever reads through the backend. The store sets it; a backend itself never opens a frame."""
     seal: Seal
     """What makes and proves the digests of records and the checks of rows: `records.unkeyed` unless the store was opened with another one."""
 

@@ -19,6 +19,7 @@ from everstep.backends.contract.queues import Claim, Claimed, Depth, NoOrders, P
 from everstep.backends.contract.upkeep import Census, Cut
 from everstep.backends.memory.queues import MemoryQueues, Waiting
 from everstep.backends.query_semantics import fits_checkpoint, fits_run
+from everstep.codec.frame import Framer
 from everstep.errors import (
     AlreadyQueued,
     Conflict,
@@ -112,6 +113,7 @@ class MemoryBackend(NoOrders):
     def __init__(self, name: str | None = None, *, seal: Seal = unkeyed) -> None:
         self.url = f"memory://{name or ''}"
         self.seal = seal
+        self.framer = Framer()
         with _named_lock:
             self._data = _Data(seal) if name is None else _named.setdefault(name, _Data(seal))
         if self._data.seal(ZERO) != seal(ZERO):

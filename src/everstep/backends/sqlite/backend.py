@@ -40,6 +40,7 @@ from everstep.backends.sqlite.reader import Reader
 from everstep.backends.sqlite.transaction import Transaction
 from everstep.backends.sqlite.writer import Writer
 from everstep.clock import clock
+from everstep.codec.frame import Framer
 from everstep.errors import NotFound, StoreClosed
 from everstep.records import SEALED, Base, Letter, Pruned, Record, RunRow, Seal, Tag, Tombstone, Worker, unkeyed
 from everstep.threads.guard import inside, refuse_inside
@@ -61,6 +62,7 @@ class SqliteBackend(NoOrders):
         seal: Seal = unkeyed,
     ) -> None:
         self.seal = seal
+        self.framer = Framer()
         self._file = SqliteFile(path, create, busy_ms, accept_older)
         self.url = f"sqlite:///{quoted(self._file.path)}"
         self._reader = Reader(self._file.reader, self._file.path, self._file.readers(), seal)

@@ -9,6 +9,7 @@ from typing import Any
 from everstep.fields import Shape, field
 from everstep.records import Kind
 from everstep.store.journal.entries import said_in
+from everstep.store.load import unproved
 
 _PAGE = 500
 _LOOKED_AT = 20
@@ -86,7 +87,7 @@ _DRIVEN = tuple(kind.value for kind in (Kind.START, Kind.STATUS, Kind.GATE, Kind
 def _attempts(store: Any, run: str) -> set[int]:
     """The attempts that left more than a step: a resume may only read an answer. Taking a run's lease to cancel or pause it is no attempt."""
     row = store.backend.run(run)
-    records = () if row is None else store.backend.records(run, 1, row.head_seq, _DRIVEN)
+    records = () if row is None else unproved(store.backend, run, 1, row.head_seq, _DRIVEN)
     return {one.epoch for one in records if one.epoch and (one.kind != Kind.STATUS or _status(one) in ("running", "succeeded", "failed"))}
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from everstep.backends.contract.core import Commit
 from everstep.clock import clock
-from everstep.codec.frame import unwrap
+from everstep.codec.frame import Framer
 from everstep.codec.values import decode
 from everstep.errors import AttemptLost, Interrupted, NonDeterminism, StepTimeout, StoreClosed, StoreError, Suspended, Waiting
 from everstep.fields import replace
@@ -204,7 +204,7 @@ class Driver(Recorder):
         if ticket.options.transactional is not None:
             ticket.options.transactional.skip(ticket)
         letter = self._letters.pop(f"skip:{ticket.address}")
-        result = decode(unwrap(letter.body))
+        result = decode(self._store.framer.unwrap(letter.body))
         ticket.started = clock.now_us()
         mask = self._mask
         kept = result if mask is None else mask(result, f"result of {ticket.address}")
@@ -530,7 +530,7 @@ class Driver(Recorder):
         for name in ("cancel", "pause"):
             letter = self._letters.get(name)
             if letter is not None:
-                raise self._interrupt(told(letter))
+                raise self._interrupt(told(letter, self._store.framer))
 
     def _post_came(self, commit: Commit) -> bool:
         """Whether there are more or fewer letters than were looked at. A commit that is on its way cannot tell: the last one that was made does."""
@@ -658,7 +658,7 @@ def republish(hooks: Hooks, records: list[Record]) -> None:
                 hooks.fire("error", event)
 
 
-def told(letter: Letter) -> str:
+def told(letter: Letter, framer: Framer) -> str:
     """What an operator wants, and why."""
-    reason = decode(unwrap(letter.body))
+    reason = decode(framer.unwrap(letter.body))
     return f"{letter.name}: {reason}" if reason else letter.name

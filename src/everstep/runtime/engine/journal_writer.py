@@ -13,7 +13,6 @@ from threading import get_ident
 from typing import Any, Literal, cast
 
 from everstep.backends.contract.core import Commit
-from everstep.codec.frame import unwrap
 from everstep.errors import (
     AttemptLost,
     Conflict,
@@ -166,7 +165,7 @@ class Recorder:
                 saver.lost()
             if self._behind and self._behind[-1] is commit:
                 return  # Ctrl-C came when it was on its way
-            self._entries[:0] = [Entry(r.kind, unwrap(r.body), r.note) for r in commit.records if r.body and _was_seen(r)]
+            self._entries[:0] = [Entry(r.kind, r.content(), r.note) for r in commit.records if r.body and _was_seen(r)]
             self._read[:0] = commit.read
             self._outgoing[:0] = commit.letters
             if isinstance(error, EverstepError) and (error.written != "no" or isinstance(error, (LostLease, Conflict))):

@@ -21,6 +21,7 @@ from everstep.runtime.waits.wake_callers import tell
 from everstep.store.chain import Chain
 from everstep.store.journal.entries import EventEntry, open_as, said_in
 from everstep.store.journal.failures import error_body
+from everstep.store.load import unproved
 
 DEAD = "dead-letter"
 MAX_DEATHS = 5
@@ -40,7 +41,7 @@ def recorded_deaths(backend: Backend, row: RunRow) -> Deaths:
     """What the journal says. Reads a few records from the newest on."""
     last = row.head_seq
     while last > 0:
-        found = backend.records(row.id, 1, last, _LOOKED_AT, _PAGE)
+        found = unproved(backend, row.id, 1, last, _LOOKED_AT, _PAGE)
         for record in reversed(found):
             said = _said(record)
             if said is not None:

@@ -11,7 +11,6 @@ from typing import Any
 
 from everstep.backends.contract.core import Query
 from everstep.clock import clock, iso
-from everstep.codec.frame import unwrap
 from everstep.codec.values import decode, encode
 from everstep.errors import (
     AlreadyAnswered,
@@ -148,7 +147,7 @@ def cancel_for_caller(store: Host, row: RunRow, reason: str) -> None:
 
 def obey_cancel(store: Host, row: RunRow, letter: Letter) -> None:
     """Do what a letter says that came when the run was just being left. Its children were cancelled by the one who wrote it."""
-    reason = decode(unwrap(verified_letter(row, letter, store.backend.seal).body))
+    reason = decode(store.framer.unwrap(verified_letter(row, letter, store.backend.seal).body))
     _apply(store, row, "cancel", reason, Status.CANCELLED, wakes=True)
 
 

@@ -12,7 +12,6 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from everstep.clock import clock
-from everstep.codec.frame import unwrap
 from everstep.codec.values import decode, encode
 from everstep.errors import BadAnswer, DamagedFrame, DamagedRun, GateTimeout, InvalidArgument, StepFailed, Waiting
 from everstep.fields import Shape
@@ -177,7 +176,7 @@ def arrival(run: Driver, asked: Question) -> tuple[Any] | None:
         letter = run._letters.get(f"answer:{address}")
     if letter is None:
         return None
-    said = _said(letter)
+    said = _said(run, letter)
     if (
         deadline is not None and letter.at >= deadline and "expired" not in said
     ):  # such answers are refused; one from elsewhere came too late
@@ -208,7 +207,7 @@ def _letter(run: Driver, asked: Question) -> Letter | None:
     letter = run._letters.get(f"answer:{address}")
     if letter is None or shape is None:
         return letter
-    said = _said(letter)
+    said = _said(run, letter)
     if "expired" in said:
         return letter  # the default, which was looked at
     value = plain_of(said["value"])
@@ -221,8 +220,8 @@ def _letter(run: Driver, asked: Question) -> Letter | None:
     return None
 
 
-def _said(letter: Letter) -> dict[str, Any]:
-    said = decode(unwrap(letter.body))
+def _said(run: Driver, letter: Letter) -> dict[str, Any]:
+    said = decode(run._store.framer.unwrap(letter.body))
     if not isinstance(said, dict) or "value" not in said or not isinstance(said.get("by"), (str, type(None))):
         raise DamagedFrame(f"the letter {letter.name!r} is no answer")
     return said

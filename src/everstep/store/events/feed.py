@@ -57,7 +57,7 @@ def _proved(backend: Backend, found: list[tuple[int, Record]]) -> Iterator[Event
         if fault:
             raise DamagedRecord(record.run, record.seq, fault)
         known[record.run, record.seq] = record.digest
-        yield event_of(position, record)
+        yield event_of(position, record.opened_by(backend.framer))
 
 
 def _digest_before(backend: Backend, record: Record) -> bytes:

@@ -19,7 +19,6 @@ from typing import Any, Generic, NamedTuple, TypedDict, TypeVar, cast
 
 from ormsgpack import packb, unpackb
 
-from everstep.codec.frame import unwrap
 from everstep.codec.values import Decoder, decode, encode
 from everstep.errors import DamagedFrame, DamagedRecord
 from everstep.records import Kind, Record
@@ -124,7 +123,7 @@ def open_entry(record: Record) -> AnyEntry:
     if record.body is None:
         raise DamagedRecord(record.run, record.seq, "its body was pruned")
     try:
-        body = unpackb(unwrap(record.body))
+        body = unpackb(record.content())
     except ValueError as error:
         raise DamagedFrame(f"record {record.seq} of run {record.run!r} is not a journal entry") from error
     cls, fits = _KINDS.get(record.kind, _UNKNOWN)
@@ -177,7 +176,7 @@ class Recorded(Generic[E]):
 
 def said_in(record: Record) -> dict[str, Any]:
     """What a status or start record says."""
-    said = Decoder().decode(unwrap(record.body)) if record.body is not None else {}
+    said = Decoder().decode(record.content()) if record.body is not None else {}
     if not isinstance(said, dict) or any(name in said and not fits(said[name]) for name, fits in _SAYS.items()):
         raise DamagedRecord(record.run, record.seq, f"its body is not a {record.kind}")
     return said

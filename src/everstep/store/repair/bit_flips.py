@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from hashlib import sha256
 from typing import Any, Protocol, TypeVar
 
-from everstep.codec.frame import unwrap
+from everstep.codec.frame import Framer
 from everstep.errors import Damaged
 from everstep.fields import replace
 from everstep.records import Record, Seal, chain, unkeyed
@@ -41,8 +41,11 @@ T = TypeVar("T")
 class Healer:
     """Puts flipped bits right, as long as it may. `healed` counts what it has found."""
 
-    def __init__(self, most: int = _MOST_BYTES, most_frames: int = _MOST_FRAMES, seal: Seal = unkeyed) -> None:
+    def __init__(
+        self, most: int = _MOST_BYTES, most_frames: int = _MOST_FRAMES, seal: Seal = unkeyed, framer: Framer | None = None
+    ) -> None:
         self.seal = seal
+        self.framer = framer or Framer()
         self._left = most
         self._frames_left = most_frames
         self.healed = 0
@@ -110,7 +113,7 @@ class Healer:
             if self._frames_left < 0:
                 return None
             try:
-                if sha256(unwrap(other)).digest() == digest:
+                if sha256(self.framer.unwrap(other)).digest() == digest:
                     return self._found(other)
             except Damaged:
                 continue

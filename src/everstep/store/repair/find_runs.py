@@ -13,7 +13,7 @@ from hashlib import sha256
 from typing import TypeVar
 
 from everstep.backends.contract.recovery import Feed, Wreck
-from everstep.codec.frame import unwrap
+from everstep.codec.frame import Framer
 from everstep.errors import Damaged
 from everstep.fields import Shape, field, replace
 from everstep.records import ZERO, Base, Letter, Pruned, Record, RunRow, Status, Tag
@@ -137,16 +137,24 @@ class Finder(Shape):
         remains.losses += _losses(run, row, sure)
         return Found(remains, row if sure else None, beside)
 
+    def _holds(self, frame: bytes, digest: bytes) -> bool:
+        try:
+            return sha256(self.healer.framer.unwrap(frame)).digest() == digest
+        except Damaged:
+            return False
+
     def _proved(
         self, candidates: Mapping[int, Sequence[Record]], heads: Mapping[int, bytes], row: RunRow | None, beside: Beside
     ) -> tuple[bytes, dict[int, Record]]:
         """The key of a run, and the records that it proves. Where the row is lost, the first record or something beside the run tells the key."""
-        keys = [row.key] if row is not None else [*_told_keys(candidates), *(thing.key for thing in beside.all())]
+        keys = [row.key] if row is not None else [*_told_keys(candidates, self.healer.framer), *(thing.key for thing in beside.all())]
         best: tuple[bytes, dict[int, Record]] = (b"", {})
         for key in dict.fromkeys(keys):
             found = prove(candidates, heads, key, self.healer.seal, partial(self.healer.record, key))
             if len(found) > len(best[1]):
                 best = key, found
+        for record in best[1].values():
+            record.opener = self.healer.framer
         return best
 
     def chunks(self, family: bytes, digests: Sequence[bytes]) -> dict[bytes, bytes]:
@@ -159,7 +167,7 @@ class Finder(Shape):
             return self._frames[digest]
         damaged: dict[bytes, None] = {}
         for frame in self.wreck.chunk(family, digest):
-            if _holds(frame, digest):
+            if self._holds(frame, digest):
                 return frame
             damaged[frame] = None
         healed = (self.healer.frame(frame, digest) for frame in damaged)
@@ -167,18 +175,11 @@ class Finder(Shape):
         return self._frames[digest]
 
 
-def _holds(frame: bytes, digest: bytes) -> bool:
-    try:
-        return sha256(unwrap(frame)).digest() == digest
-    except Damaged:
-        return False
-
-
-def _told_keys(candidates: Mapping[int, Sequence[Record]]) -> Iterator[bytes]:
+def _told_keys(candidates: Mapping[int, Sequence[Record]], framer: Framer) -> Iterator[bytes]:
     """What first records call the key of their run. Whether it is, the chain has to prove."""
     for record in candidates.get(1, ()):
         with suppress(Damaged):
-            key = said_in(record).get("key")
+            key = said_in(record.opened_by(framer)).get("key")
             if key is not None:
                 yield key
 

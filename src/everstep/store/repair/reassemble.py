@@ -64,13 +64,13 @@ class Remains(Shape):
     def put_together(self, framer: Framer, fetch: Fetch) -> None:
         """Make chain, row, tags and mark what the new store is to hold. Raises `Damaged` if the run makes no sense."""
         _refuse_bad_meta(self.row)
-        reach = Reach(fetch)
+        reach = Reach(fetch, framer)
         self._journal(reach, framer)
         filled = self._filled(framer)
         states = States(self.row, filled, self.bases, self.mark, self._lost_numbers, fetch, framer, self.seal)
         now = clock.now_us()
         states.settle(now, reach)
-        self.chain = _chained(states.records, self.row.key, self.seal)
+        self.chain = _chained(states.records, self.row.key, self.seal, framer)
         self.bases, self.mark, self.good, self.made = states.bases, states.mark, states.good, states.made
         self.needed |= states.needed
         self.losses += states.losses
@@ -226,11 +226,11 @@ def _without_input(record: Record, key: bytes, framer: Framer, seal: Seal) -> Re
     return make_record(ZERO, r.run, key, r.seq, r.kind, r.epoch, r.at, r.number, framer.wrap(packb(said)), r.note, seal=seal)
 
 
-def _chained(records: list[Record], key: bytes, seal: Seal) -> list[Record]:
+def _chained(records: list[Record], key: bytes, seal: Seal, framer: Framer) -> list[Record]:
     """The records, each with its digest; those before the first one that was replaced keep theirs."""
     out: list[Record] = []
     before = ZERO
     for r in records:
         before = chain(before, key, r, seal)
-        out.append(replace(r, digest=before))
+        out.append(replace(r, digest=before).opened_by(framer))
     return out

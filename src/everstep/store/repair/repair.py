@@ -32,16 +32,16 @@ def repair(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> Re
 
     Works also where the source cannot be opened any more. What is lost stands in `.lost`; `str()` of it is for people.
     """
-    return repair_sealed(source, target, unkeyed)
+    return repair_sealed(source, target, unkeyed, Framer())
 
 
-def repair_sealed(source: str | os.PathLike[str], target: str | os.PathLike[str], seal: Seal) -> Repaired:
-    """The same of a store whose digests may be keyed; those of the new one are made with the same seal."""
+def repair_sealed(source: str | os.PathLike[str], target: str | os.PathLike[str], seal: Seal, framer: Framer) -> Repaired:
+    """The same of a store with a seal and a framer of its own; the new one gets the same."""
     builder = open_builder(target, seal)
     try:
         wreck = open_wreck(source, builder.private, seal)
         try:
-            return _Repair(wreck, builder, Repaired(shown(source), shown(target)), Healer(seal=seal)).all()
+            return _Repair(wreck, builder, Repaired(shown(source), shown(target)), Healer(seal=seal, framer=framer)).all()
         finally:
             wreck.close()
     except OSError as error:  # of the private copy
@@ -58,7 +58,6 @@ class _Repair(Shape):
     builder: Builder
     out: Repaired
     healer: Healer
-    framer: Framer = field(default_factory=Framer)
     summary: Summary = field(default_factory=Summary)
     feed: Feed = field(default_factory=Feed)
     tombstones: dict[int, Tombstone] = field(default_factory=dict)
@@ -122,7 +121,7 @@ class _Repair(Shape):
             return
         run, family = found.remains.row.id, found.remains.row.family
         try:
-            found.remains.put_together(self.framer, lambda digests: finder.chunks(family, digests))
+            found.remains.put_together(self.healer.framer, lambda digests: finder.chunks(family, digests))
         except Damaged as error:  # its digests fit, but it was never written by Everstep
             self.out.lost.append(Loss(run, "run", f"it makes no sense: {error.message}"))
             return

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import Any
 
-from everstep.codec.frame import Framer, unwrap
+from everstep.codec.frame import Framer
 from everstep.codec.values import Decoder
 from everstep.errors import Damaged, EverstepError
 from everstep.fields import Shape, field, replace
@@ -56,7 +56,7 @@ class States(Shape):
         known = True
         for record in self.records:
             if record.kind == Kind.CHECKPOINT:
-                known = (known and _has_delta(record)) or record.number in bases
+                known = (known and _has_delta(record, self.framer)) or record.number in bases
             elif record.kind == Kind.BASE and record.body is not None:
                 whole = self._whole(record.body, record.number, reach)
                 broken.update(() if whole else (record.seq,))
@@ -72,7 +72,7 @@ class States(Shape):
     def _whole(self, body: bytes, number: int, reach: Reach) -> bool:
         """Whether all chunks of a base are there."""
         try:
-            digests = reach.of([unwrap(body)])
+            digests = reach.of([self.framer.unwrap(body)])
         except Damaged as error:
             self._why[number] = f"its base has lost something: {error.message}"
             return False
@@ -95,15 +95,15 @@ class States(Shape):
 
     def _value(self, number: int, bases: dict[int, Base], broken: set[int]) -> Any:
         """The state of a checkpoint that is known, from the newest base before it that is whole."""
-        loader = Loader(lambda digests: {**self.fetch(digests), **self.made}, unwrap)
+        loader = Loader(lambda digests: {**self.fetch(digests), **self.made}, self.framer.unwrap)
         sources = {r.number: r.body for r in self.records if r.kind == Kind.BASE and r.body is not None and r.seq not in broken}
         sources |= {base.number: base.body for base in bases.values()}
         source = max((n for n in sources if n <= number), default=0)
-        value: Any = loader.load(unwrap(sources[source])) if source else None
+        value: Any = loader.load(self.framer.unwrap(sources[source])) if source else None
         decoder = Decoder()
         for record in self.records:
             if record.kind == Kind.CHECKPOINT and source < record.number <= number:
-                value = apply(value, decoder.decode(unwrap(record.body or b"")))
+                value = apply(value, decoder.decode(self.framer.unwrap(record.body or b"")))
         return value
 
     @staticmethod
@@ -140,11 +140,11 @@ class States(Shape):
                 self.losses.append(Loss(self.row.id, "checkpoint", reason, number))
 
 
-def _has_delta(record: Record) -> bool:
+def _has_delta(record: Record, framer: Framer) -> bool:
     if record.body is None or len(record.body) > _SHORT:
         return record.body is not None
     try:
-        return unwrap(record.body) != NO_DELTA
+        return framer.unwrap(record.body) != NO_DELTA
     except EverstepError:
         return False
 

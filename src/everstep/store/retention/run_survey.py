@@ -10,7 +10,6 @@ from bisect import bisect_right
 from collections.abc import Collection, Iterator
 
 from everstep.backends.contract.core import Backend, Query
-from everstep.codec.frame import unwrap
 from everstep.errors import Conflict, Damaged, DamagedRecord, DamagedRun
 from everstep.fields import Shape, field
 from everstep.records import ZERO, Base, Kind, Pruned, Record, RunRow, record_fault
@@ -100,7 +99,7 @@ def proved(backend: Backend, row: RunRow) -> Iterator[Record]:
             if fault or record.number != number:
                 raise DamagedRecord(row.id, record.seq, fault or f"it counts {record.number} checkpoints where there are {number}")
             before, seq = record.digest, record.seq
-            yield record
+            yield record.opened_by(backend.framer)
     if before != row.head_digest or number != row.checkpoints:
         raise DamagedRun(f"the records of run {row.id!r} do not end where its row says")
 
@@ -182,7 +181,7 @@ def _look(backend: Backend, found: Survey, without: Collection[str]) -> None:
 
 def _body(record: Record) -> Body:
     body = record.body
-    nothing = body is not None and len(body) < _SHORT and record.kind == Kind.CHECKPOINT and unwrap(body) == NO_DELTA
+    nothing = body is not None and len(body) < _SHORT and record.kind == Kind.CHECKPOINT and record.content() == NO_DELTA
     there, base = body is not None, record.kind == Kind.BASE
     return Body(record.seq, record.number, base, len(body or b""), record.body_digest, there, nothing)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from everstep.backends.contract.core import Backend
-from everstep.codec.frame import Framer, unwrap
+from everstep.codec.frame import Framer
 from everstep.errors import InvalidArgument, NotFound
 from everstep.ids import check_id, new_id
 from everstep.records import Kind, Record, RunRow, Status
@@ -134,7 +134,7 @@ def _again(everything: list[Record], records: list[Record]) -> list[str]:
 
 
 def _copy(record: Record) -> Entry:
-    return Entry(record.kind, unwrap(record.body or b""), record.note)
+    return Entry(record.kind, record.content(), record.note)
 
 
 def _has_key(record: Record) -> bool:

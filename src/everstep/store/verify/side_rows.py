@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from everstep.backends.contract.core import Backend
-from everstep.codec.frame import unwrap
+from everstep.codec.frame import Framer
 from everstep.errors import Damaged
 from everstep.fields import Shape
 from everstep.records import Base, Letter, Pruned, RunRow, Seal, Tag
@@ -29,9 +29,9 @@ class Beside(Shape):
         """What changes when the run is pruned."""
         return (b"" if self.mark is None else self.mark.check, *(base.check for base in self.bases))
 
-    def problems(self, row: RunRow, opening: bool, seal: Seal) -> Iterator[Problem]:
+    def problems(self, row: RunRow, opening: bool, backend: Backend) -> Iterator[Problem]:
         """What does not fit its own digest or the row. `opening`: letters are opened, too."""
-        where = f"run {row.id}"
+        where, seal = f"run {row.id}", backend.seal
         for tag in self.tags:
             if tag.digest(seal) != tag.check or tag.key != row.key or not 1 <= tag.number <= row.checkpoints:
                 yield Problem("E501", where, f"tag {tag.name!r} does not match its digest")
@@ -39,7 +39,7 @@ class Beside(Shape):
             if letter.digest(seal) != letter.check or letter.key != row.key:
                 yield Problem("E501", f"{where}, letter {letter.name}", "it does not match its digest")
             elif opening:
-                yield from _unopened(letter, f"{where}, letter {letter.name}")
+                yield from _unopened(letter, f"{where}, letter {letter.name}", backend.framer)
         if self.mark is not None and not _fits(self.mark, row, seal):
             yield Problem("E501", where, "its prune mark does not match its digest")
         for base in self.bases:
@@ -47,9 +47,9 @@ class Beside(Shape):
                 yield Problem("E501", where, f"the added base for checkpoint {base.number} does not match its digest")
 
 
-def _unopened(letter: Letter, where: str) -> Iterator[Problem]:
+def _unopened(letter: Letter, where: str, framer: Framer) -> Iterator[Problem]:
     try:
-        unwrap(letter.body)
+        framer.unwrap(letter.body)
     except Damaged as error:
         yield Problem(error.code, where, error.message)
 
