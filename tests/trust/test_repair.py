@@ -11,6 +11,7 @@ import pytest
 from repair_helpers import Judge, Truth, copy, fill, make, report, text
 
 import everstep
+from everstep.backends.sqlite.files import parts
 from everstep.errors import InvalidArgument, NewerFormat, NotAStore, PrunedCheckpoint, StoreError
 from everstep.store.repair.report import Loss, Repaired
 from harness.faults.workload import eager
@@ -39,6 +40,7 @@ def tamper(path: Path, statement: str, *bindings: Any) -> int:
 
 def query(path: Path, statement: str, *bindings: Any) -> list[Any]:
     connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+    parts.attach(connection)
     rows = connection.execute(statement, bindings).fetchall()
     connection.close()
     return rows
@@ -802,6 +804,8 @@ def test_a_place_without_end_is_not_believed(tmp_path: Path) -> None:
         run.checkpoint()
     far = Tombstone.unknown(2**32 - 2, 1)
     columns = (far.place, far.id, far.key, far.family, far.created_at, far.at, far.head_seq, far.head_digest, far.checkpoints, far.check)
+    for statement in parts.TOMBSTONES.script.split(";"):
+        tamper(path, statement)
     tamper(path, f"INSERT INTO tombstones VALUES ({', '.join('?' * 10)})", *columns)
     tamper(path, "UPDATE manifest SET next = 4294967290")
     done, target = fixed(path)

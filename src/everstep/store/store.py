@@ -58,7 +58,7 @@ class BaseStore:
         redaction: Redactor | None = None,
     ):
         self.backend = backend
-        self.framer = Framer(compression, level, threshold)
+        self._frame_with(Framer(compression, level, threshold))
         self._checking = checking
         self._retention, self._protect = retention, protect
         self._redact(redaction)
@@ -98,14 +98,9 @@ class BaseStore:
     def _resolve(self, ref: str, at: int | str | None = None) -> tuple[RunRow, int]:
         return resolve(self.backend, ref if at is None else f"{ref}@{at}")
 
-    @property
-    def framer(self) -> Framer:
-        """What wraps and unwraps every frame of this store. Whoever reads through the backend finds it there."""
-        return self.backend.framer
-
-    @framer.setter
-    def framer(self, framer: Framer) -> None:
-        self.backend.framer = framer
+    def _frame_with(self, framer: Framer) -> None:
+        """Wrap and unwrap every frame of this store with a framer. All that read through the backend find it there."""
+        self.framer = self.backend.framer = framer
 
     def get(self, run_id: str) -> RunInfo:
         """What is known about a run; of a failed one also its error."""
