@@ -33,6 +33,11 @@ SEARCHES = (
         "821 points on SQLite, 620 in memory: 0 hung, 0 lost",
     ),
     Search(
+        "the state is changed in the middle of a save, at every fifth line of it",
+        "tests/live/test_s11_edits_in_a_save.py",
+        "774 changes: 0 checkpoints of two moments",
+    ),
+    Search(
         "interleaved generators, tasks and threads that hold runs",
         "tests/runtime/test_s12_interleavings.py",
         "2,000 programs, 93,809 steps: 0 in the wrong run, 15,304 refused",

@@ -75,8 +75,8 @@ BUILT_IN: dict[str, tuple[tuple[tuple[str, ...], str], ...]] = {
     ),
     "email": ((("@",), r"(?<![\w.+-])[\w.+-]{1,64}+@[A-Za-z0-9-]{1,63}+(?:\.[A-Za-z0-9-]{1,63}+){1,8}+"),),
 }
-# password = "x", "password": "x", password=x: what a text says that shows a value by its name
-_NAME = re.compile(r"""(?<![\w-])([A-Za-z_][\w-]{1,60}+)\\?["']?\ {0,2}[:=]\ {0,2}""")
+# password = "x", "password": "x", password=x: what a text says that shows a value by its name. b'x' is a value, too, and not the word b
+_NAME = re.compile(r"""(?<![\w-])([A-Za-z_][\w-]{1,60}+)\\?["']?\ {0,2}[:=]\ {0,2}(?:[bBrRuU]{1,2}(?=\\?["']))?""")
 # A value in quotes, on several lines too, or a word. Then what is tried where a quote has no end, and a block of lines under a name.
 _VALUE = re.compile(
     r"""\\"(?:[^"\\]|\\(?!"))*+\\"|\\'(?:[^'\\]|\\(?!'))*+\\'|"""

@@ -14,7 +14,7 @@ import msgpack
 import pytest
 from children import Child, finish
 
-from everstep.backends.contract.core import Commit, Query
+from everstep.backends.contract.core import Commit, Committed, Outcome, Query
 from everstep.backends.sqlite import feed
 from everstep.backends.sqlite.backend import SqliteBackend
 from everstep.backends.sqlite.files import parts
@@ -294,12 +294,12 @@ def test_a_feed_is_read_in_one_snapshot(tmp_path: Path, monkeypatch: pytest.Monk
     backend.close()
 
 
-def submitted(backend: SqliteBackend, commits: list[Commit]) -> dict[int, BaseException | None]:
+def submitted(backend: SqliteBackend, commits: list[Commit]) -> dict[int, Outcome]:
     """Settle commits in one batch, and say how each ended."""
-    results: dict[int, BaseException | None] = {}
+    results: dict[int, Outcome] = {}
     finished = threading.Semaphore(0)
 
-    def settle(i: int) -> Callable[[BaseException | None], None]:
+    def settle(i: int) -> Callable[[Outcome], None]:
         return lambda error: (results.__setitem__(i, error), finished.release())[0]
 
     with backend._writer.alone():
@@ -322,15 +322,15 @@ def test_a_batch_that_is_taken_back_leaves_no_position_and_no_letter_behind(tmp_
         next_commit(row, bytes(500_000 if i == 3 else 10), read=("0",), letters=(new_letter(row, "new", i),)) for i, row in enumerate(rows)
     ]
     results = submitted(backend, commits)
-    assert {i: type(error) for i, error in results.items() if error is not None} == {3: StoreFull}
+    assert {i: type(error) for i, error in results.items() if not isinstance(error, Committed)} == {3: StoreFull}
     assert seen(backend) == [(1, "r0", 1), (2, "r1", 1), (3, "r2", 1), (4, "r4", 1), (5, "r5", 1)]
-    assert [commit.waiting for i, commit in enumerate(commits) if i != 3] == [1, 1, 2, 4, 5]
+    assert [results[i] for i in (0, 1, 2, 4, 5)] == [Committed(n) for n in (1, 1, 2, 4, 5)]
     assert [len(backend.letters(row.id)) for row in rows] == [1, 1, 2, 3, 4, 5]
     assert [letter.name for letter in backend.letters("r3")] == ["0", "1", "2"]
     transaction.connection.execute("PRAGMA max_page_count = 100000")
     again = next_commit(rows[3])
-    backend.commit(again)
-    assert (again.waiting, seen(backend, 5)) == (3, [(6, "r3", 1)])
+    assert backend.commit(again).waiting == 3
+    assert seen(backend, 5) == [(6, "r3", 1)]
     assert verify(backend, "quick").problems == []
     assert backend.check() == []
     backend.close()
@@ -339,11 +339,11 @@ def test_a_batch_that_is_taken_back_leaves_no_position_and_no_letter_behind(tmp_
 def test_one_batch_with_more_entries_than_a_part_holds_is_fed_whole(tmp_path: Path) -> None:
     backend = SqliteBackend(tmp_path / "s.db")
     rows = [new_run(f"r{i:03}") for i in range(350)]
-    assert set(submitted(backend, [Commit(row, None) for row in rows]).values()) == {None}
+    assert set(submitted(backend, [Commit(row, None) for row in rows]).values()) == {Committed(0)}
     commits = [next_commit(row, letters=(new_letter(row),) if i % 3 == 0 else ()) for i, row in enumerate(rows)]
-    assert set(submitted(backend, commits).values()) == {None}
+    results = submitted(backend, commits)
     assert seen(backend) == [(i + 1, f"r{i:03}", 1) for i in range(350)]
-    assert [commit.waiting for commit in commits] == [int(i % 3 == 0) for i in range(350)]
+    assert [results[i] for i in range(350)] == [Committed(int(i % 3 == 0)) for i in range(350)]
     assert backend.check() == []
     backend.close()
 
@@ -353,16 +353,15 @@ def test_a_run_deleted_in_the_batch_that_wrote_it_keeps_its_positions_empty(tmp_
     row = backend.run("r0")
     assert row is not None
     commit = next_commit(row, letters=(new_letter(row, "a"),))
-    errors: list[BaseException | None] = []
+    errors: list[Outcome | None] = []
     with backend._writer.alone():
         backend.submit(commit, errors.append)
         backend._writer.submit(backend._leases.delete, commit.run, errors.append)
     again = new_run("r0")
     created = Commit(again, None)
-    backend.commit(created)
+    assert backend.commit(created).waiting == 0
     backend.commit(next_commit(again))
-    assert errors == [None, None]
-    assert created.waiting == 0
+    assert errors == [Committed(1), None]
     assert seen(backend) == [(2, "r1", 1), (4, "r0", 1)]
     assert ask(tmp_path / "s.db", "SELECT count(*) FROM letters") == [(0,)]
     assert verify(backend, "quick").runs == 2
@@ -376,8 +375,8 @@ backend = open_backend(sys.argv[1])
 row = new_run(sys.argv[2]); backend.commit(Commit(row, None))
 for i in range(int(sys.argv[3])):
     backend.post(new_letter(row, f"{i}"), row.id)
-    commit = next_commit(row, b"x", read=(f"{i - 1}",)); backend.commit(commit); row = commit.run
-    if commit.waiting != 1: say("waiting", commit.waiting)
+    commit = next_commit(row, b"x", read=(f"{i - 1}",)); waiting = backend.commit(commit).waiting; row = commit.run
+    if waiting != 1: say("waiting", waiting)
     say(row.head_seq)
 backend.close()
 """
@@ -434,10 +433,8 @@ say(backend.post(new_letter(backend.run("r0"), "cancel"), "r0")); backend.close(
     assert finish(child(code, tmp_path / "s.db")) == "True\n"
     assert finish(child(code, tmp_path / "s.db")) == "False\n"
     commit = next_commit(row)
-    backend.commit(commit)
-    after = next_commit(commit.run, read=("cancel",))
-    backend.commit(after)
-    assert (commit.waiting, after.waiting) == (1, 0)
+    assert backend.commit(commit).waiting == 1
+    assert backend.commit(next_commit(commit.run, read=("cancel",))).waiting == 0
     backend.close()
 
 
@@ -503,7 +500,7 @@ def test_a_letter_with_a_column_of_the_wrong_type_is_named(tmp_path: Path) -> No
     other = new_run("other")
     backend.commit(Commit(other, None))
     results = submitted(backend, [next_commit(row, read=("answer",)), next_commit(other)])
-    assert [type(results[i]) for i in (0, 1)] == [Damaged, type(None)]
+    assert [type(results[i]) for i in (0, 1)] == [Damaged, Committed]
     assert backend.run("r0") == row
     with pytest.raises(Damaged):
         backend.delete(row)

@@ -16,7 +16,7 @@ import pytest
 import everstep
 from everstep.backends.contract.core import Commit, Query
 from everstep.backends.contract.queues import Task
-from everstep.backends.contract.upkeep import Cut
+from everstep.backends.contract.types import Cut
 from everstep.backends.sqlite.backend import SqliteBackend
 from everstep.backends.sqlite.files import parts
 from everstep.errors import Damaged

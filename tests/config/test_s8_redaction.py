@@ -67,6 +67,8 @@ TEXTS = [
     ("password:\n  hunter2\nuser: ann", f"password:{MASK}\nuser: ann"),
     ('password: "no end to it\nuser: ann', f'password: "{MASK}\nuser: ann'),
     ("passwords=a,b", f"passwords={MASK},b"),
+    ("{b'password': b'hunter2', 'n': 1}", f"{{b'password': b'{MASK}', 'n': 1}}"),
+    ('token = rb"hunter2"', f'token = rb"{MASK}"'),
     ("DB_PASS=hunter2 DB_USER=ann", f"DB_PASS={MASK} DB_USER=ann"),
     ("PASSWORD1: hunter2", f"PASSWORD1: {MASK}"),
     ("tokens = 'abc'", f"tokens = '{MASK}'"),

@@ -579,7 +579,8 @@ def test_a_failure_in_a_task_group_is_run_again_when_the_run_is_resumed(store: e
 
     assert store.start(work, id="r").status == "failed"
     assert store.resume("r").unwrap() == ["better", "good"]
-    assert ran == ["bad", "good", "bad", "good"]
+    assert ran[:2] == ["bad", "good"]
+    assert sorted(ran[2:]) == ["bad", "good"]  # both run again, side by side
     assert again == [False, True]
 
 

@@ -553,7 +553,7 @@ def test_what_has_ended_for_good_takes_no_further_state(store: everstep.Store, d
         store.cancel("loop")
         with pytest.raises(Interrupted, match="cancel"):
             run.step("late", lambda: 1)
-    assert store.get("loop").status == "succeeded"
+    assert store.get("loop").status == "cancelled"  # the program caught the interrupt, which does not undo the cancellation
     with pytest.raises(Crash), store.run("broken"):
         raise Crash
     store.cancel("broken")

@@ -14,11 +14,11 @@ import pytest
 
 import everstep
 from everstep.backends.sqlite.files import parts
-from everstep.cli.views import stats
 from everstep.codec.frame import Framer
 from everstep.errors import DamagedFrame
 from everstep.records import unkeyed
 from everstep.snapshot import saver
+from everstep.store import lookup
 from everstep.store.repair.repair import repair_sealed
 from everstep.store.retention import plan
 from everstep.store.retention.retention import Retention
@@ -138,6 +138,7 @@ def test_every_read_and_every_write_goes_through_the_framer(path: Path, tmp_path
         assert store.resume("flow", from_step="big#0").status == "waiting"
         assert store.load("loop", newest_good=True).state["said"]
         assert store.upgrades() == []
+        assert lookup.attempts(store, "flow")
         assert store.can_resume("fails") is not None
         assert store.gc().problems == []
         report = store.verify("full")
@@ -183,12 +184,6 @@ def test_a_store_of_another_framer_is_not_read(path: Path, tmp_path: Path) -> No
             store.schedules()
         assert not store.verify("full").ok
         assert store.verify("records").ok  # what was stored is what was written: for that, nothing has to be opened
-
-
-def test_the_numbers_of_the_command_line_are_read_through_it(path: Path, tmp_path: Path) -> None:
-    with opened(path) as store:
-        fill(store, tmp_path)
-        assert stats._attempts(store, "flow")
 
 
 def _plain_frames(path: Path, folder: Path | None) -> None:

@@ -42,6 +42,7 @@ CALLS: dict[str, Call] = {
     "cleanup": lambda store, n: store.cleanup(seconds=n, dry_run=True),
     "gate timeout": lambda store, n: store.start(gated, n),
     "sleep": lambda store, n: store.start(sleeps, n),
+    "usage": lambda store, n: store.start(uses, n).unwrap(),
 }
 
 
@@ -58,6 +59,12 @@ def gated(n: int) -> Any:
 @everstep.workflow(name="large-sleep")
 def sleeps(n: int) -> Any:
     return everstep.sleep(n)
+
+
+@everstep.workflow(name="large-usage")
+def uses(n: int) -> None:
+    run = everstep.current()
+    run.step("use", lambda: run.usage(tokens=n))
 
 
 @pytest.fixture

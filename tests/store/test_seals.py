@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import everstep
-from everstep.backends.memory import backend as memory
+from everstep.backends.memory import data as memory
 from everstep.backends.registry import open_backend
 from everstep.codec.frame import Framer
 from everstep.errors import Damaged, InvalidArgument, WrongSeal

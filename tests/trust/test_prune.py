@@ -15,7 +15,7 @@ from upkeep_helpers import fingerprint, good, grow, many_bases, states, steps, s
 
 import everstep
 from everstep import Retention
-from everstep.backends.contract.upkeep import Cut
+from everstep.backends.contract.types import Cut
 from everstep.errors import Conflict, DamagedChunk, EverstepError, InvalidArgument, NotFound, PrunedCheckpoint
 from everstep.records import Base
 from everstep.store.retention import apply_prune

@@ -16,7 +16,7 @@ from typing import Any
 import everstep
 from everstep.codec.values import encode
 from everstep.errors import EverstepError, NotFound, PrunedCheckpoint
-from everstep.runtime.waits.gates import verified_letter
+from everstep.runtime.engine.letters import verified as verified_letter
 from everstep.store.refs import find_run
 
 Lines = list[str]

@@ -9,10 +9,10 @@ from everstep.errors import NoResult
 from everstep.fields import Shape, field
 from everstep.records import CHILD, Kind, RunRow, Status
 from everstep.runtime.driving_store import Host
-from everstep.runtime.engine.driver import told
+from everstep.runtime.engine.letters import told
+from everstep.runtime.engine.letters import verified as verified_letter
 from everstep.runtime.engine.replay import content, whole
 from everstep.runtime.report import Report
-from everstep.runtime.waits.gates import verified_letter
 from everstep.store.gates import Gate, open_gates
 from everstep.store.journal.entries import RUNNING
 from everstep.store.journal.results import load_result

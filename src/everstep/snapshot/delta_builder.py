@@ -1,7 +1,10 @@
 """Gathers what changed in a live state since the last checkpoint into a delta, and takes over what has become its own.
 
-Relies on the bookkeeping of `tracked` and on `untracked` for plain parts, and on nobody changing the state while it looks. If the
-delta then isn't stored, `forget` makes the next one a full one. No I/O.
+Relies on `tracked` and, for plain parts, on `untracked`; and that `saver` begins again if somebody changed the state meanwhile. If the
+delta isn't stored, `forget` makes the next one a full one. No I/O.
+
+Reads and sets the underscored attributes of tracked containers: these are the user's own dicts and lists, and a public name there would be an
+attribute of a program's state.
 """
 
 from __future__ import annotations
@@ -11,12 +14,12 @@ from typing import Any
 
 from ormsgpack import Fragment
 
-from everstep.codec.values import FROZEN, encode, hook, keep, pack, same_bytes, unfindable
+from everstep.codec.values import FROZEN, encode, hook, keep, pack, unfindable
 from everstep.errors import EverstepError
 from everstep.snapshot.delta import DELETE, SET, SPLICE, Op, Path, texts
-from everstep.snapshot.tracked import AGAIN, NEW, Plain, TrackedDict, TrackedList, Tracker
+from everstep.snapshot.tracked import AGAIN, NEW, Edits, Plain, TrackedDict, TrackedList, Tracker
 from everstep.snapshot.tracked import SET as CHANGED
-from everstep.snapshot.untracked import Shadow, remember
+from everstep.snapshot.untracked import changes_of, remember
 
 KEY = "state"  # under which a tracker's root holds the state
 MOST_SEEN = 32
@@ -84,6 +87,14 @@ def met(tracker: Tracker) -> list[Any]:
     return [node for node in list(tracker.met.values()) if node._tracker is tracker and node._strayed() and node._attached()]
 
 
+def drifted(tracker: Tracker) -> bool:
+    """Whether something that notes no changes, a plain part or a list that was written past its methods, differs from what was collected."""
+    if any(node._bypassed() for node in tracker.seen):
+        return True
+    owners = [owner for owner in list(tracker.owners.values()) if owner._plain and owner._attached()]
+    return any(changes_of(part) for owner in owners for part in list(owner._plain.values()))
+
+
 def overlooked(tracker: Tracker) -> tuple[int, int]:
     """Catch up with every container that was written past its methods: how many these were, and how many were looked at.
 
@@ -133,8 +144,14 @@ def _known(value: Any) -> Any:
 
 def _with_fragments(guard: Any, parts: dict[int, Plain]) -> Any:
     if guard.__class__ is dict:
-        return {k: Fragment(encode(v)) if id(v) in parts else v for k, v in guard.items()}
-    return [Fragment(encode(v)) if id(v) in parts else v for v in guard]
+        return {k: _fragment(parts[id(v)]) if id(v) in parts else v for k, v in guard.items()}
+    return [_fragment(parts[id(v)]) if id(v) in parts else v for v in guard]
+
+
+def _fragment(part: Plain) -> Fragment:
+    """The bytes of a plain part as they are remembered: encoded once more, they could be those of a later moment."""
+    shadow = part.shadow
+    return Fragment(shadow if shadow.__class__ is bytes else (shadow is not None and shadow.raw) or encode(part.obj))
 
 
 def settle(tracker: Tracker) -> None:
@@ -159,12 +176,21 @@ def settle(tracker: Tracker) -> None:
 def forget(tracker: Tracker) -> Tracker:
     """A tracker of the same live state that knows of nothing stored: its next delta sets everything."""
     fresh = Tracker()
+    if tracker.torn.__class__ is Edits:
+        fresh.torn = tracker.torn  # whoever changes the state now may still know the old tracker, or the new one already
     fresh.handed_in = tracker.handed_in
     value = state_of(tracker)
     _move(value, tracker, fresh)
-    tracker.root._put(KEY, None)
-    fresh.root[KEY] = value
+    fresh.root._note(KEY, False, True)  # by hand: this is no edit of the program's
+    fresh.root._put(KEY, value)
+    if value.__class__ not in FROZEN:
+        fresh.root._take(value, KEY)
     return fresh
+
+
+def release(tracker: Tracker) -> None:
+    """Let go of the state of a tracker that was forgotten: only one that refers to it may be counted."""
+    tracker.root._put(KEY, None)
 
 
 def _move(value: Any, old: Tracker, tracker: Tracker) -> None:
@@ -195,17 +221,7 @@ def _entries(node: Any) -> list[tuple[Any, Any]]:
 def _look(owner: Any) -> None:
     """Compare the plain parts of one container with what was saved of them."""
     for part in owner._plain.values() if owner._plain else ():
-        shadow = part.shadow
-        if shadow is None:
-            continue  # new: it goes into the delta as a whole
-        if shadow.__class__ is bytes:
-            if same_bytes(part.obj, shadow):
-                continue
-            shadow = Shadow.of(shadow, type(part.obj))
-        found: list[Op] = []
-        shadow.compare(part.obj, (), found)
-        part.shadow = shadow
-        if found:
+        if found := changes_of(part):
             marked = owner._changes is not None or owner._kids is not None or owner._moved is not None
             owner._moved = [*(owner._moved or ()), (part, found)]
             if not marked:
@@ -277,7 +293,7 @@ class _Gathering:
             except EverstepError:
                 encode(value, shown((*path, place) if node is not node._tracker.root else path))  # the same error, with the path
                 raise
-        return Fragment(part.shadow if part.shadow.__class__ is bytes else part.shadow.raw or encode(value))
+        return _fragment(part)
 
     def _dict(self, node: Any, changes: dict[Any, int], old: dict[Any, str] | None, path: Path) -> Any:
         image, ops = node._image, self.ops

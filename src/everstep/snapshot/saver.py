@@ -20,7 +20,7 @@ from everstep.fields import Shape, field
 from everstep.snapshot import delta_builder
 from everstep.snapshot.base import NOTHING, Known, build_base
 from everstep.snapshot.delta import apply, joined
-from everstep.snapshot.tracked import Strayed, Tracker
+from everstep.snapshot.tracked import Edits, Strayed, Tracker
 
 BASE_EVERY = 48
 MOST_DELTAS = 512
@@ -28,6 +28,7 @@ BIG_DELTA = 256 * 1024
 NO_DELTA = b"\xc0"
 LOOKS = 8  # containers that may be looked at for each checkpoint: some millionths of a second
 _MOST_EDITS = 8
+_TRIES = 16  # before a save says that the state never holds still
 
 
 class Saved(Shape):
@@ -91,9 +92,9 @@ class Saver:
         """
         if self._tracker.torn or self._edits:
             self._look_at_edits()
+        edits = self._tracker.torn = Edits(self._tracker.torn)
         try:
-            saved = self._build(whole, thorough or self._checking)
-            delta_builder.settle(self._tracker)
+            return self._build_quietly(edits, whole, thorough or self._checking)
         except BaseException as error:
             self.lost()
             if isinstance(error, Strayed):
@@ -101,7 +102,29 @@ class Saver:
             if isinstance(error, (TypeError, ValueError, RecursionError, Unstorable, LimitExceeded)):
                 _explain(self.state)  # names the place in the state, wherever the trouble was met
             raise
-        return saved
+        finally:
+            if self._tracker.torn is edits:
+                self._tracker.torn = edits.count
+
+    def _build_quietly(self, edits: Edits, whole: bool, thorough: bool) -> Saved:
+        """Build from a state that nobody changes meanwhile. A signal handler or another thread may: then delta and base would not be of one
+        moment, and the change would be in the base and in the next delta. Nothing that was built is kept then, and all is said once more."""
+        for _ in range(_TRIES):
+            saved, fragile = None, self._whole
+            try:
+                saved = self._build(whole, thorough)
+                delta_builder.settle(self._tracker)
+            except Exception:
+                if not edits.begun and self._tracker.torn is edits:
+                    raise  # else it may be what the change led to, such as a dict that changed size during an iteration
+            fragile = fragile or saved is None or saved.base is not None
+            quiet = not edits.begun and self._tracker.torn is edits
+            if saved is not None and quiet and not (fragile and delta_builder.drifted(self._tracker)):
+                return saved
+            edits.begun = False
+            self._tracker.torn = edits
+            self.lost()
+        raise Strayed
 
     def _build(self, whole: bool, thorough: bool) -> Saved:
         if thorough:
@@ -168,7 +191,9 @@ class Saver:
 
     def lost(self) -> None:
         """What was built was not stored, or nobody knows: forget all that was believed to be stored."""
-        self._tracker = delta_builder.forget(self._tracker)
+        old = self._tracker
+        self._tracker = delta_builder.forget(old)
+        delta_builder.release(old)  # only now: a signal handler that asks for the state in between gets it
         self._known = NOTHING
         self._whole = True
         self._deltas = self._delta_bytes = self._base_bytes = 0

@@ -47,11 +47,30 @@ class Plain:
         self.shadow: Any = None
 
 
+class Edits:
+    """Takes the place of `Tracker.torn` while a save looks at the state: counts as that does, and notes that an edit was begun."""
+
+    __slots__ = ("begun", "count")
+
+    def __init__(self, count: int):
+        self.count = count
+        self.begun = False
+
+    def __iadd__(self, n: int) -> Edits:
+        self.begun = True
+        self.count += n
+        return self
+
+    def __isub__(self, n: int) -> Edits:
+        self.count -= n
+        return self
+
+
 class Tracker:
     """What all containers of one state share: which of them hold plain parts, and which lists were seen.
 
     `torn` counts the edits that have begun and not ended; a checkpoint that finds any knows that they were interrupted
-    (Ctrl-C), so that the bookkeeping can't be trusted.
+    (Ctrl-C), so that the bookkeeping can't be trusted. While a checkpoint looks, it is an `Edits`.
     """
 
     __slots__ = ("handed_in", "met", "owners", "root", "seen", "torn")
@@ -60,7 +79,7 @@ class Tracker:
         self.owners: dict[int, Any] = {}  # by id: containers that hold plain parts
         self.seen: list[TrackedList] = []
         self.met: dict[int, Any] = {}  # by id: containers that were encoded and found to have been written past their methods
-        self.torn = 0
+        self.torn: Any = 0
         self.handed_in = False  # the program hands in its own object at each checkpoint
         self.root = TrackedDict.bare(self)
 
@@ -717,7 +736,8 @@ def _alike(now: list[Any], known: list[Any]) -> tuple[int, int]:
 
 
 def plain_dict(node: TrackedDict) -> dict[Any, Any]:
-    return {k: v for k, v in dict.items(node)}  # noqa: C416 -- dict(node) and dict.copy would go through __getitem__
+    """A plain copy, in one call of C that no other thread comes between. dict(node) and dict.copy would go through __getitem__."""
+    return dict(dict.items(node))
 
 
 def _plain_parts(node: Node) -> list[Any]:

@@ -22,16 +22,27 @@ def remember(value: Any) -> Shadow | bytes:
     return raw if len(raw) <= WHOLE and not may_hold_bytes(raw) else Shadow(value)
 
 
+def changes_of(part: Any) -> list[Op]:
+    """What has changed in a plain part since it was remembered; it is remembered as it is now. One that is new goes into the delta as a whole."""
+    found: list[Op] = []
+    shadow = part.shadow
+    if shadow is None or (shadow.__class__ is bytes and same_bytes(part.obj, shadow)):
+        return found
+    part.shadow = shadow = Shadow.of(shadow, type(part.obj)) if shadow.__class__ is bytes else shadow
+    shadow.compare(part.obj, (), found)
+    return found
+
+
 class Shadow:
     """What one value was saved as: `raw` if small, else `blocks` of a list or `fields` of a dict or object."""
 
     __slots__ = ("binary", "blocks", "cls", "fields", "raw", "slice")
 
-    def __init__(self, value: Any, slice: bool = False):
+    def __init__(self, value: Any, slice: bool = False, raw: bytes | None = None):
         self.cls = type(value)
         self.blocks: list[tuple[int, Shadow]] | None = None
         self.fields: dict[Any, Shadow] | None = None
-        self.raw: bytes | None = encode(value)
+        self.raw: bytes | None = encode(value) if raw is None else raw
         self.binary = _has_bytes(self.raw, value)
         self.slice = slice  # a block of a list, which stays in one piece however long it is
         if slice or len(self.raw) <= WHOLE:
@@ -50,6 +61,7 @@ class Shadow:
 
     def compare(self, value: Any, path: Path, ops: list[Op]) -> None:
         """Add the operations that bring what was saved up to the value, and remember it."""
+        raw = None
         if type(value) is not self.cls:
             ops.append([SET, list(path), value])
         elif self.blocks is not None:
@@ -61,8 +73,9 @@ class Shadow:
         elif self.raw is not None and self._unchanged(value):
             return None
         else:
-            difference(self.neutral(), _neutral(encode(value)), path, ops)
-        self.__init__(value, self.slice)  # type: ignore[misc]
+            raw = encode(value)  # once: another thread may change the value, and what is remembered must be what the operations say
+            difference(self.neutral(), _neutral(raw), path, ops)
+        self.__init__(value, self.slice, raw)  # type: ignore[misc]
         return None
 
     def _unchanged(self, value: Any) -> bool:

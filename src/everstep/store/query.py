@@ -10,7 +10,7 @@ from math import isfinite
 from typing import Any
 
 from everstep.backends.contract.core import Backend, Query
-from everstep.backends.query_semantics import fits_run
+from everstep.backends.contract.query_semantics import fits_run
 from everstep.errors import DamagedRecord, DamagedRun, InvalidArgument
 from everstep.ids import check_tag
 from everstep.records import ZERO, Record, RunRow, Status, record_fault

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from everstep.backends.contract.audit import Audit
+from everstep.backends.contract.capability import has, need
 from everstep.backends.contract.core import MAX_SEQ, Backend, Query
+from everstep.backends.contract.index import Index
 from everstep.clock import iso
 from everstep.errors import DamagedRun, InvalidArgument, NotFound
 from everstep.ids import check_id, parse_ref
@@ -47,6 +50,8 @@ def _exact(run: str) -> str:
 
 
 def _not_there(backend: Backend, run: str) -> str:
+    if not has(backend, Audit):
+        return f"there is no run {run!r}"
     newest = max(0, backend.manifest().places - _RECENT)  # a caller may ask for many runs that are not there, and must not wait for each
     deleted = [stone.at for stone in backend.tombstones(newest) if stone.id == run]
     if deleted:
@@ -69,10 +74,11 @@ def _beginning_with(backend: Backend, text: str, limit: int) -> list[str]:
     return [row.id for _, row in backend.runs(Query(prefix=text, limit=limit))]
 
 
-def resolve(backend: Backend, ref: str) -> tuple[RunRow, int]:
-    """The run and the number of the checkpoint that a ref names."""
+def resolve(backend: Backend, ref: str, known: RunRow | None = None) -> tuple[RunRow, int]:
+    """The run and the number of the checkpoint that a ref names. `known` is a run that was looked up just before."""
     parsed = parse_ref(ref)
-    row = find_run(backend, "@last" if parsed.run is None else parsed.run)
+    same = known is not None and parsed.run == known.id
+    row = known if known is not None and same else find_run(backend, "@last" if parsed.run is None else parsed.run)
     number = _number(backend, row, parsed.at) - parsed.back
     if not 1 <= number <= row.checkpoints:
         has = f"its checkpoints are 1 to {row.checkpoints}" if row.checkpoints else "it has no checkpoint yet"
@@ -85,6 +91,7 @@ def _number(backend: Backend, row: RunRow, at: int | str | None) -> int:
         return row.checkpoints
     if isinstance(at, int):
         return at
+    need(backend, Index)
     numbers = [tag.number for tag in tags_of(backend, row) if tag.name == at]
     if not numbers:
         raise NotFound(f"run {row.id!r} has no checkpoint tagged {at!r}")

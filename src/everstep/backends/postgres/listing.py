@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from everstep.backends.contract.core import Query
+from everstep.backends.contract.query_semantics import fits_checkpoint, wanted_scalar
 from everstep.backends.postgres.connections.readers import Readers
 from everstep.backends.postgres.rows import item, newest_run, record_from
-from everstep.backends.query_semantics import fits_checkpoint, wanted_scalar
 from everstep.records import Record, RunRow
 
 _PAGE = 500

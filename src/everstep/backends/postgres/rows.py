@@ -11,8 +11,8 @@ from hashlib import sha256
 from typing import Any
 
 from everstep.backends.columns import pack_tags, unpack_ranges, unpack_tags
+from everstep.backends.contract.query_semantics import meta_scalars
 from everstep.backends.heads import refuse_stale
-from everstep.backends.query_semantics import meta_scalars
 from everstep.errors import Damaged, DamagedFrame, DamagedRecord, DamagedRun
 from everstep.records import ZERO, Pruned, Record, RunRow, fact_check
 

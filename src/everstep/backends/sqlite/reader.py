@@ -38,7 +38,7 @@ _FRESH = object()
 _lost: list[apsw.Connection] = []
 
 
-def _in_order(run: str, records: list[Record], first: int, last: int) -> list[Record]:
+def in_order(run: str, records: list[Record], first: int, last: int) -> list[Record]:
     """Records, if each stands behind the one before it: in a damaged page a row may have any number, and whoever goes on from it goes in a circle."""
     before = first - 1
     for record in records:
@@ -118,7 +118,7 @@ class Reader:
                 return []
             low, high = pk << 31 | max(first, 0), pk << 31 | min(last, MAX_SEQ)
             if kinds is None and newest is None:
-                return _in_order(run, [record_from(run, values) for values in cursor.execute(SQL["records"], (low, high))], first, last)
+                return in_order(run, [record_from(run, values) for values in cursor.execute(SQL["records"], (low, high))], first, last)
             limit = -1 if newest is None else newest
             if kinds is None:
                 found = cursor.execute(SQL["newest_records"], (low, high, limit))
@@ -126,7 +126,7 @@ class Reader:
                 found = cursor.execute(SQL["records_of_kinds"], (low, high, json.dumps(list(kinds)), limit))
             records = [record_from(run, values) for values in found]
         records.reverse()
-        return _in_order(run, records, first, last)
+        return in_order(run, records, first, last)
 
     def chunks(self, family: bytes, digests: Sequence[bytes]) -> dict[bytes, bytes]:
         found: dict[bytes, bytes] = {}

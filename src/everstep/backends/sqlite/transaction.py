@@ -10,17 +10,18 @@ only this connection writes; SQLite's data_version says so.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import apsw
 
 from everstep.backends import sql_files
 from everstep.backends.columns import pack_tags
-from everstep.backends.contract.core import MAX_SEQ, Commit
+from everstep.backends.contract.core import MAX_SEQ, Commit, Committed
+from everstep.backends.contract.query_semantics import meta_scalars
 from everstep.backends.contract.queues import ENDED, Task, settled
-from everstep.backends.contract.upkeep import Cut
-from everstep.backends.query_semantics import meta_scalars
+from everstep.backends.contract.types import Cut
+from everstep.backends.sqlite.errors import Halfway
 from everstep.backends.sqlite.feed import FeedWriter
 from everstep.backends.sqlite.files import format as sqlite_format
 from everstep.backends.sqlite.files.format import FORMAT
@@ -51,8 +52,20 @@ from everstep.backends.sqlite.rows import (  # fmt: skip
     tombstone_values,
 )
 from everstep.clock import clock
-from everstep.errors import AlreadyQueued, Conflict, Damaged, DamagedRun, LimitExceeded, LostLease, NewerFormat, NotFound, RunExists
+from everstep.errors import (
+    AlreadyQueued,
+    Conflict,
+    Damaged,
+    DamagedRun,
+    EverstepError,
+    LimitExceeded,
+    LostLease,
+    NewerFormat,
+    NotFound,
+    RunExists,
+)
 from everstep.records import MODULUS, Kind, Letter, Record, RunRow, Seal, Tag, Tombstone, unkeyed
+from everstep.threads.guard import interrupts
 
 _SQL = sql_files.load("sqlite", "write")
 _READ = sql_files.load("sqlite", "read")
@@ -154,7 +167,19 @@ class Transaction:
         if self.connection.in_transaction:
             self._execute(_ROLLBACK)
 
-    def apply(self, commit: Commit) -> None:
+    def apply_all(self, commits: Sequence[Commit]) -> Committed:
+        """Commits of several runs. One that is refused after another was applied takes the whole transaction with it."""
+        found: list[int] = []
+        for commit in commits:
+            try:
+                found.append(self.apply(commit).waiting)
+            except EverstepError as refusal:
+                if not found or interrupts(refusal):
+                    raise
+                raise Halfway(refusal) from refusal
+        return Committed(found[0], tuple(found[1:]))
+
+    def apply(self, commit: Commit) -> Committed:
         """One commit of one run: move its head if it still is where the writer saw it, or create it."""
         run, was = commit.run, commit.was
         if run.head_seq > MAX_SEQ:
@@ -183,7 +208,7 @@ class Transaction:
         if commit.read or commit.letters or commit.task is not None or (was is not None and _may_move(run, was)):
             self.settle(pk, run)
         waiting = self._letters.get(pk)
-        commit.waiting = self._count_letters(pk) if waiting is None else waiting
+        return Committed(self._count_letters(pk) if waiting is None else waiting)
 
     def _gather(self, pk: int, commit: Commit) -> None:
         """What a commit brings besides the row of its run."""
@@ -456,10 +481,14 @@ class Transaction:
 
     def rows(self, name: str, values: Values = ()) -> list[Any]:
         """The rows of one of the named reads, as this transaction sees them; none if their table was not made."""
-        self._write_gathered()
         if name in _NEEDS and not self.has(_NEEDS[name]):
             return []
-        return self._execute(_READ[name], values).fetchall()
+        return self.reading()(_READ[name], values).fetchall()
+
+    def reading(self) -> Callable[..., apsw.Cursor]:
+        """What executes reads, as this transaction sees them: everything gathered so far is written."""
+        self._write_gathered()
+        return self._execute
 
 
 def _number(check: Any) -> int:

@@ -39,7 +39,7 @@ def by_name(name: str) -> ModuleType:
     if library is not None and here and not any(_is(library, path) for path in here):
         shown = here[0].relative_to(Path.cwd())
         raise InvalidArgument(
-            f"there are two modules {top!r}: {shown} in this folder, and the library's ({library.origin or 'a namespace'})",
+            f"two modules have the name {top!r}, {shown} in this folder and the library's ({library.origin or 'a namespace'})",
             remedy=f"Name the file ({top}.py), rename it, or set PYTHONPATH=. to have this folder come first.",
         )
     return importlib.import_module(name)

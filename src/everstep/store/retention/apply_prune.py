@@ -12,7 +12,7 @@ from itertools import groupby
 from typing import Any
 
 from everstep.backends.contract.core import Backend
-from everstep.backends.contract.upkeep import Cut
+from everstep.backends.contract.types import Cut
 from everstep.clock import clock
 from everstep.codec.frame import Framer
 from everstep.errors import Conflict

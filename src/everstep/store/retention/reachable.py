@@ -11,10 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ormsgpack import unpackb
 
-from everstep.codec.frame import Framer
 from everstep.codec.values import Decoder
 from everstep.errors import DamagedChunk, DamagedFrame
-from everstep.records import Kind, Record
+from everstep.records import Kind, Opener, Record
 from everstep.snapshot.loader import Fetch, Loader
 from everstep.store.journal.values import contents
 
@@ -29,7 +28,7 @@ Node = tuple[str, int, bytes]
 class Reach:
     """Follows references from one family's bodies to the chunks."""
 
-    def __init__(self, fetch: Fetch, framer: Framer):
+    def __init__(self, fetch: Fetch, framer: Opener):
         self._loader = Loader(fetch, framer.unwrap)
         self._known: dict[Node, tuple[tuple[bytes, ...], tuple[Node, ...]]] = {}
 

@@ -16,9 +16,10 @@ from itertools import islice
 from typing import Any
 
 from everstep.backends.contract.core import Backend
-from everstep.codec.frame import Framer, weight
+from everstep.codec.frame import weight
 from everstep.codec.values import Decoder
 from everstep.errors import Damaged, DamagedChunk, DamagedFrame
+from everstep.records import Opener
 from everstep.snapshot.loader import Entry, entries_of, parse_reference
 from everstep.store.progress import Pace
 
@@ -254,7 +255,7 @@ class Chunks:
                     yield error
 
 
-def checked_content(digest: bytes, frame: bytes | None, framer: Framer) -> bytes:
+def checked_content(digest: bytes, frame: bytes | None, framer: Opener) -> bytes:
     """The content of a chunk, if it is the one that has this name."""
     if frame is None:
         raise DamagedChunk(digest, "it is not stored")

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from everstep.backends.contract.core import Backend
-from everstep.codec.frame import Framer
 from everstep.errors import Damaged
 from everstep.fields import Shape
-from everstep.records import Base, Letter, Pruned, RunRow, Seal, Tag
+from everstep.records import Base, Letter, Opener, Pruned, RunRow, Seal, Tag
 from everstep.store.verify.report import Problem
 
 
@@ -47,7 +46,7 @@ class Beside(Shape):
                 yield Problem("E501", where, f"the added base for checkpoint {base.number} does not match its digest")
 
 
-def _unopened(letter: Letter, where: str, framer: Framer) -> Iterator[Problem]:
+def _unopened(letter: Letter, where: str, framer: Opener) -> Iterator[Problem]:
     try:
         framer.unwrap(letter.body)
     except Damaged as error:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from queue import SimpleQueue
 
 import pytest
 
-from everstep.backends.contract.core import Backend, Commit
+from everstep.backends.contract.core import Backend, Commit, Committed, Outcome
 from everstep.errors import Conflict, NotFound
 from everstep.records import RunRow, Tag
 from everstep.testing.conformance.suite import OpenHandle, Suite
@@ -45,8 +46,8 @@ class LettersSuite(Suite):
         row = backend.acquire(self.create(backend).id, new_worker())
         assert backend.post(new_letter(row), row.id)
         commit = next_commit(row)
-        backend.commit(commit)
-        assert commit.waiting == 1
+        committed = backend.commit(commit)
+        assert committed.waiting == 1
 
     def test_a_run_that_is_not_there_gets_no_letters(self, backend: Backend) -> None:
         with pytest.raises(NotFound):
@@ -64,8 +65,8 @@ class LettersSuite(Suite):
             backend.post(new_letter(old, "late"), "again")
         assert backend.letters("again") == []
         commit = next_commit(new)
-        backend.commit(commit)
-        assert commit.waiting == 0
+        committed = backend.commit(commit)
+        assert committed.waiting == 0
 
     def test_runs_do_not_see_each_others_letters(self, backend: Backend) -> None:
         one, two = self.create(backend), self.create(backend)
@@ -81,35 +82,35 @@ class LettersSuite(Suite):
         backend.post(there, row.id)
         mine, twice = new_letter(row, "a", 5), new_letter(row, "a", 6)
         commit = next_commit(row, letters=(mine, twice, new_letter(row, "b", None, b"late")))
-        backend.commit(commit)
+        committed = backend.commit(commit)
         assert backend.letters(row.id) == [mine, there]
-        assert commit.waiting == 2
+        assert committed.waiting == 2
 
     def test_a_run_can_be_created_with_letters(self, backend: Backend) -> None:
         row = new_run()
         letter = new_letter(row, "timer", 7)
         commit = Commit(row, None, letters=[letter])
-        backend.commit(commit)
+        committed = backend.commit(commit)
         assert backend.letters(row.id) == [letter]
-        assert commit.waiting == 1
+        assert committed.waiting == 1
 
     def test_a_commit_takes_out_the_letters_that_it_read_and_no_others(self, backend: Backend) -> None:
         row = self.create(backend)
         for name in ("a", "b", "c"):
             backend.post(new_letter(row, name), row.id)
         commit = next_commit(row, read=("a", "c", "never there"))
-        backend.commit(commit)
+        committed = backend.commit(commit)
         assert self.letter_names(backend, row) == ["b"]
-        assert commit.waiting == 1
+        assert committed.waiting == 1
 
     def test_a_letter_that_was_read_can_be_replaced_in_the_same_commit(self, backend: Backend) -> None:
         row = self.create(backend)
         backend.post(new_letter(row, "timer", 1), row.id)
         again = new_letter(row, "timer", 2)
         commit = next_commit(row, read=("timer",), letters=(again,))
-        backend.commit(commit)
+        committed = backend.commit(commit)
         assert backend.letters(row.id) == [again]
-        assert commit.waiting == 1
+        assert committed.waiting == 1
 
     def test_a_name_that_was_read_can_be_posted_again(self, backend: Backend) -> None:
         row = self.create(backend)
@@ -121,8 +122,8 @@ class LettersSuite(Suite):
         row = self.create(backend)
         after = row.sealed(status="waiting")
         commit = Commit(after, row, letters=[new_letter(row, "a", 3)])
-        backend.commit(commit)
-        assert (commit.waiting, backend.due(3)) == (1, [row.id])
+        committed = backend.commit(commit)
+        assert (committed.waiting, backend.due(3)) == (1, [row.id])
 
     def test_a_refused_commit_posts_and_takes_out_nothing(self, backend: Backend) -> None:
         old = self.create(backend)
@@ -135,8 +136,8 @@ class LettersSuite(Suite):
         assert backend.letters(old.id) == [kept]
         assert backend.manifest() == before
         commit = next_commit(row)
-        backend.commit(commit)
-        assert commit.waiting == 1
+        committed = backend.commit(commit)
+        assert committed.waiting == 1
 
     def test_each_commit_of_a_batch_is_told_of_its_own_letters(self, backend: Backend) -> None:
         rows = [self.create(backend) for _ in range(5)]
@@ -145,12 +146,10 @@ class LettersSuite(Suite):
                 backend.post(new_letter(row, f"{n}"), row.id)
         commits = [next_commit(row, letters=(new_letter(row, "own"),) if i % 2 else ()) for i, row in enumerate(rows)]
         second = next_commit(commits[4].run, read=("0", "1"))
-        left = threading.Semaphore(0)
+        told: SimpleQueue[Outcome] = SimpleQueue()
         for commit in (*commits, second):
-            backend.submit(commit, lambda error: left.release() if error is None else None)
-        for _ in (*commits, second):
-            assert left.acquire(timeout=30)
-        assert [commit.waiting for commit in (*commits, second)] == [0, 2, 2, 4, 4, 2]
+            backend.submit(commit, told.put)
+        assert [told.get(timeout=30) for _ in (*commits, second)] == [Committed(n) for n in (0, 2, 2, 4, 4, 2)]
 
     def test_a_writer_is_told_of_letters_that_another_handle_posted(self, backend: Backend, open_handle: OpenHandle) -> None:
         row = self.create(backend, checkpoints=2)
@@ -159,14 +158,12 @@ class LettersSuite(Suite):
             for n in range(1, 4):
                 other.post(new_letter(row, f"{n}"), row.id)
                 commit = next_commit(row)
-                backend.commit(commit)
+                committed = backend.commit(commit)
                 row = commit.run
-                assert commit.waiting == n
+                assert committed.waiting == n
             foreign = next_commit(row, read=("1", "2"))
-            other.commit(foreign)
-            commit = next_commit(foreign.run)
-            backend.commit(commit)
-            assert (foreign.waiting, commit.waiting) == (1, 1)
+            assert other.commit(foreign).waiting == 1
+            assert backend.commit(next_commit(foreign.run)).waiting == 1
         finally:
             other.close()
 

@@ -6,7 +6,7 @@ import pytest
 
 from everstep.backends.contract.core import Backend, Commit
 from everstep.errors import NotFound
-from everstep.records import ZERO, Record, Tag, record_fault
+from everstep.records import ZERO, Record, RunRow, Tag, record_fault
 from everstep.testing.conformance.suite import Suite
 from everstep.testing.rows import next_commit
 
@@ -128,3 +128,52 @@ class TagsSuite(Suite):
         for name, number in (("b", 1), ("a", 3), ("a", 1)):
             backend.tag(Tag.make(row.key, name, number, 1), row.id)
         assert [(t.name, t.number) for t in backend.tags(row.id)] == [("a", 1), ("a", 3), ("b", 1)]
+
+
+class LocateSuite(Suite):
+    """Where checkpoints stand: a run with steps between them, and a base now and then."""
+
+    KINDS = (
+        "start",
+        "step",
+        "checkpoint",
+        "base",
+        "step",
+        "step",
+        "checkpoint",
+        "status",
+        "checkpoint",
+        "base",
+        "step",
+        "checkpoint",
+        "status",
+    )
+
+    @pytest.fixture
+    def row(self, backend: Backend) -> RunRow:
+        row = self.create(backend, "r")
+        for kind in self.KINDS:
+            row = self.advance(backend, row, kind=kind)
+        return row
+
+    def test_a_checkpoint_is_found_with_the_base_at_or_before_it(self, backend: Backend, row: RunRow) -> None:
+        found = [backend.locate(row.id, number) for number in (1, 2, 3, 4)]
+        assert [(one.seq, one.base) for one in found if one is not None] == [(3, 4), (7, 4), (9, 10), (12, 10)]
+        assert [one.records for one in found if one is not None] == [()] * 4
+
+    def test_the_records_of_its_state_come_with_it(self, backend: Backend, row: RunRow) -> None:
+        for number, upto, places in ((1, 0, range(2, 5)), (2, 0, range(3, 8)), (3, 0, range(8, 11)), (4, 13, range(9, 14))):
+            found = backend.locate(row.id, number, upto)
+            assert found is not None
+            assert list(found.records) == backend.records(row.id, places[0], places[-1])
+
+    def test_without_a_base_they_begin_at_the_first(self, backend: Backend) -> None:
+        row = self.create(backend, "plain", checkpoints=3)
+        found = backend.locate(row.id, 2, 0)
+        assert found is not None
+        assert (found.seq, found.base, [r.seq for r in found.records]) == (2, 0, [1, 2])
+
+    def test_a_checkpoint_that_is_not_there_is_not_found(self, backend: Backend, row: RunRow) -> None:
+        assert [backend.locate(row.id, number, 0) for number in (0, 5, 99)] == [None] * 3
+        assert backend.locate("nobody", 1) is None
+        assert backend.locate(self.create(backend, "empty").id, 1, 0) is None

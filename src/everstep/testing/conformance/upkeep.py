@@ -8,7 +8,7 @@ from hashlib import sha256
 import pytest
 
 from everstep.backends.contract.core import Backend
-from everstep.backends.contract.upkeep import Cut
+from everstep.backends.contract.types import Cut
 from everstep.backends.deleted_places import PREFIX, name_of
 from everstep.errors import Conflict, NotFound
 from everstep.records import ZERO, Base, Pruned, RunRow, Tag, record_fault

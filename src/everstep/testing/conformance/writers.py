@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from everstep.backends.contract.core import Backend, Commit
+from everstep.backends.contract.core import Backend, Commit, Committed, Outcome
 from everstep.errors import Conflict, DamagedRun, LeaseHeld, LostLease, NotFound, RunExists
 from everstep.records import ZERO, RunRow, shift
 from everstep.testing.conformance.suite import OpenHandle, Suite
@@ -174,11 +174,11 @@ class LeaseSuite(Suite):
 class GroupCommitSuite(Suite):
     def test_submitted_commits_are_settled_in_order(self, backend: Backend) -> None:
         row = self.create(backend)
-        settled: list[BaseException | None] = []
+        settled: list[Outcome] = []
         finished = threading.Event()
 
-        def done(error: BaseException | None) -> None:
-            settled.append(error)
+        def done(outcome: Outcome) -> None:
+            settled.append(outcome)
             if len(settled) == 50:
                 finished.set()
 
@@ -187,7 +187,7 @@ class GroupCommitSuite(Suite):
             backend.submit(commit, done)
             row = commit.run
         assert finished.wait(30)
-        assert settled == [None] * 50
+        assert settled == [Committed(0)] * 50
         assert backend.run(row.id) == row
         assert [r.body for r in backend.records(row.id, 0, 99)] == [bytes([i]) for i in range(50)]
 
@@ -195,12 +195,12 @@ class GroupCommitSuite(Suite):
         rows = [self.create(backend) for _ in range(20)]
         stale = rows[7]
         self.advance(backend, stale, b"moved")
-        results: dict[int, BaseException | None] = {}
+        results: dict[int, Outcome] = {}
         finished = threading.Event()
 
-        def done(i: int) -> Callable[[BaseException | None], None]:
-            def note(error: BaseException | None) -> None:
-                results[i] = error
+        def done(i: int) -> Callable[[Outcome], None]:
+            def note(outcome: Outcome) -> None:
+                results[i] = outcome
                 if len(results) == 22:
                     finished.set()
 
@@ -211,7 +211,7 @@ class GroupCommitSuite(Suite):
         backend.submit(Commit(new_run(rows[0].id), None), done(20))
         backend.submit(next_commit(new_run("ghost")), done(21))
         assert finished.wait(30)
-        kinds = {i: type(error) for i, error in results.items() if error is not None}
+        kinds = {i: type(outcome) for i, outcome in results.items() if not isinstance(outcome, Committed)}
         assert kinds == {7: Conflict, 20: RunExists, 21: LostLease}
         assert all(len(backend.records(row.id, 0, 9)) == 1 for row in rows)
 
@@ -245,10 +245,23 @@ class GroupCommitSuite(Suite):
 
     def test_waiting_and_submitted_commits_keep_the_order_of_their_calls(self, backend: Backend) -> None:
         row = self.create(backend)
-        errors: list[BaseException | None] = []
+        settled: list[Outcome] = []
         for _ in range(10):
             submitted = next_commit(row)
-            backend.submit(submitted, errors.append)
+            backend.submit(submitted, settled.append)
             row = self.advance(backend, submitted.run)
         assert backend.run(row.id) == row
-        assert errors == [None] * 10
+        assert settled == [Committed(0)] * 10
+
+    def test_what_was_submitted_is_there_after_closing(self, open_handle: OpenHandle) -> None:
+        first, second = open_handle(), open_handle()
+        settled: list[Outcome] = []
+        row = self.create(first)
+        for _ in range(30):
+            commit = next_commit(row)
+            first.submit(commit, settled.append)
+            row = commit.run
+        first.close()
+        assert settled == [Committed(0)] * 30
+        assert second.run(row.id) == row
+        second.close()

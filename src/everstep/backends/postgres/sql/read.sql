@@ -43,6 +43,15 @@ SELECT r.seq, r.kind, r.epoch, r.at, r.number, r.note, r.tags, r.meta, r.own, r.
 FROM {schema}.records r WHERE r.run = (SELECT pk FROM {schema}.runs WHERE id = %s) AND r.seq BETWEEN %s AND %s
     AND (%s::text[] IS NULL OR r.kind = ANY (%s::text[])) ORDER BY r.seq DESC LIMIT %s
 
+-- name: locate
+-- The seq of a checkpoint's record, and that of the newest base for it or an earlier one: a base follows right behind its checkpoint.
+SELECT spot.seq, (
+    SELECT b.seq FROM {schema}.records b WHERE b.run = spot.run AND b.seq <= spot.seq + 1 AND b.kind = 'base' AND b.number <= spot.number
+    ORDER BY b.seq DESC LIMIT 1
+)
+FROM {schema}.records spot WHERE spot.run = (SELECT pk FROM {schema}.runs WHERE id = %s) AND spot.kind = 'checkpoint' AND spot.number = %s
+ORDER BY spot.seq LIMIT 1
+
 -- name: digests
 -- What proves some records and all before them.
 SELECT seq, digest FROM {schema}.records WHERE run = (SELECT pk FROM {schema}.runs WHERE id = %s) AND seq = ANY (%s::bigint[])

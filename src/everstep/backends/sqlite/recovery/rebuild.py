@@ -13,9 +13,9 @@ from pathlib import Path
 import apsw
 
 from everstep.backends import sql_files
+from everstep.backends.contract.query_semantics import meta_scalars
 from everstep.backends.contract.queues import Task, placed
 from everstep.backends.contract.recovery import Entry
-from everstep.backends.query_semantics import meta_scalars
 from everstep.backends.sqlite.errors import write_error
 from everstep.backends.sqlite.feed import FeedWriter
 from everstep.backends.sqlite.files import format as sqlite_format

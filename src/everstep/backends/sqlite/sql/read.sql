@@ -40,13 +40,21 @@ ORDER BY id DESC LIMIT ?
 SELECT id, kind, epoch, at, number, note, tags, meta, own, labels, digest, body_digest, body FROM records
 WHERE id BETWEEN ? AND ? AND kind IN (SELECT value FROM json_each(?)) ORDER BY id DESC LIMIT ?
 
+-- name: pk_and_head
+-- Which run it is, and how long its chain is.
+SELECT pk, head_seq FROM runs WHERE id = ?
+
+-- name: base_before
+-- The newest base in a range that stands for a checkpoint or an earlier one.
+SELECT id FROM records WHERE id BETWEEN ? AND ? AND kind = 'base' AND number <= ? ORDER BY id DESC LIMIT 1
+
 -- name: number_from
 -- The checkpoint number of the first record at or beyond an id.
 SELECT id, number FROM records WHERE id BETWEEN ? AND ? ORDER BY id LIMIT 1
 
--- name: kind
--- What kind a record is.
-SELECT kind FROM records WHERE id = ?
+-- name: kind_from
+-- Checkpoint number and kind of the first record at or beyond an id.
+SELECT id, number, kind FROM records WHERE id BETWEEN ? AND ? ORDER BY id LIMIT 1
 
 -- name: last_id
 -- The newest record in a range.
