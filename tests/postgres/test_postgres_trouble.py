@@ -33,7 +33,7 @@ def prove(backend: Backend, row: RunRow) -> None:
     assert backend.run(row.id) == row
     before = ZERO
     for record in backend.records(row.id, 0, 2**31 - 1):
-        assert record_fault(before, record) is None
+        assert record_fault(before, record, row.key) is None
         before = record.digest
     assert before == row.head_digest
     census = backend.census()

@@ -34,7 +34,7 @@ class PruneSuite(Suite):
         assert [record.body for record in records] == [None, b"state", None, b"state"]
         before = ZERO
         for record in records:
-            assert record_fault(before, record) is None
+            assert record_fault(before, record, row.key, backend.seal) is None
             before = record.digest
         assert backend.pruned(row.id) == asked.now
         assert backend.run(row.id) == row

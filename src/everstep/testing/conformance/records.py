@@ -26,7 +26,7 @@ class RecordsSuite(Suite):
         row = self.create(backend, checkpoints=4)
         before = ZERO
         for record in backend.records(row.id, 0, 99):
-            assert record_fault(before, record) is None
+            assert record_fault(before, record, row.key, backend.seal) is None
             before = record.digest
         assert before == row.head_digest
 
