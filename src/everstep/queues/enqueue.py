@@ -9,8 +9,9 @@ import time
 from datetime import datetime, timedelta
 from typing import Any
 
+from everstep.backends.contract.capability import need
 from everstep.backends.contract.core import Commit
-from everstep.backends.contract.queues import LIMITS, START, Limits, Task
+from everstep.backends.contract.queues import LIMITS, START, Limits, Queues, Task
 from everstep.clock import clock
 from everstep.codec.values import encode
 from everstep.errors import AlreadyQueued, InvalidArgument, RunExists
@@ -114,6 +115,7 @@ def enqueue(
     delay: float | timedelta | None,
     connection: Any = None,
 ) -> Enqueued:
+    need(store.backend, Queues)
     order = order_of(store, function, args, kwargs, task, delay)
     if connection is not None:
         from everstep.queues.outbox import leave
@@ -173,6 +175,7 @@ def queues(store: Host, minutes: int) -> list[Queue]:
     if type(minutes) is not int or not 0 <= minutes <= _MOST:
         raise InvalidArgument(f"minutes must be an integer from 0 to {_MOST:,}, got {minutes!r:.60}")
     found = []
+    need(store.backend, Queues)
     for depth in store.backend.depths(minutes):
         oldest = None if depth.oldest is None else when(depth.oldest)
         taken, ended, failed, freed = (sum(minute[i] for minute in depth.minutes) for i in range(4))
@@ -229,7 +232,7 @@ def commit_of(store: Host, order: Order, id: str) -> Commit:
     fields = {"workflow": order.name, "meta": to_meta({"queue": order.task.queue})}
     commit = store.first_commit(id, fields, order.about, order.chunks, status=Status.QUEUED.value)
     now = clock.now_us()
-    commit.letters = [Letter.make(commit.run.key, START, now + order.delay, now, store.framer.wrap(encode(None)))]
+    commit.letters = [Letter.make(commit.run.key, START, now + order.delay, now, store.framer.wrap(encode(None)), store.backend.seal)]
     commit.task = order.task
     return commit
 
