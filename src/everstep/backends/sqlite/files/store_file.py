@@ -30,7 +30,7 @@ from everstep.backends.sqlite.files.leftovers import foreign_wal, refuse_leftove
 from everstep.backends.sqlite.files.os_fork import refuse_unsafe
 from everstep.backends.sqlite.files.paths import hold, refuse_links, refuse_mounted
 from everstep.backends.sqlite.files.rollback_guard import Seen, Witness
-from everstep.errors import Damaged, ForeignWal, NewerFormat, NotAStore, ReadOnly, RolledBack, StoreError
+from everstep.errors import Damaged, ForeignWal, InvalidArgument, NewerFormat, NotAStore, ReadOnly, RolledBack, StoreError
 from everstep.system import needs_full_sync, sync_folder, sync_parents
 
 OWN_FOLDER = ".everstep"
@@ -40,6 +40,15 @@ _LOOKS = 4
 _WITNESSED = 3  # the first format whose stores tell which one they are and how often they were written
 
 
+def whole_number(name: str, value: object, most: int) -> int:
+    """Return an option that must be an integer from 0 to `most`."""
+    if type(value) is not int or not 0 <= value <= most:
+        from everstep.codec.explain import shown  # only for the message
+
+        raise InvalidArgument(f"{name} must be an integer from 0 to {most:,}, got {shown(value)}")
+    return value
+
+
 class SqliteFile:
     """One store file, known to be ours. `read_only` tells why it cannot be written, or is None."""
 
@@ -47,7 +56,7 @@ class SqliteFile:
         self._place = Path(os.path.realpath(path))
         self.path = str(self._place)
         self.wal = self.path + "-wal"
-        self.busy_ms = busy_ms
+        self.busy_ms = whole_number("busy_ms", busy_ms, 2**31 - 1)  # SQLite takes an int of C
         self.read_only: str | None = None
         self.witness = Witness(self.path)
         self._first: apsw.Connection | None = None
