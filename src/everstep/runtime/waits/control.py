@@ -76,7 +76,7 @@ def answer(store: Host, run_id: str, gate: str, value: Any, by: str | None, earl
         value = plain_of(value)
     if store._mask is not None:
         value = decode(encode(store._mask(value, "answer")))  # what is stored must fit, too: the run sees nothing else
-    fault = shapes.check(found.schema, value) if found is not None and found.schema is not None else None
+    fault = shapes.check_stored(found.schema, value) if found is not None and found.schema is not None else None
     if fault:
         raise BadAnswer(f"the answer to gate {address!r} of run {row.id!r} does not fit: {fault}")
     said = {"value": value, "by": check_text(by, "by")}
