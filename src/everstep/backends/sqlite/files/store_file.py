@@ -274,6 +274,12 @@ class SqliteFile:
     def reader(self) -> apsw.Connection:
         """A connection that only reads. It is opened for writing where that is possible, to recover a WAL after a crash."""
         try:
+            return self._reader()
+        except Damaged:
+            return self._reader()  # a disk that failed for a moment gives the same error as a damaged page
+
+    def _reader(self) -> apsw.Connection:
+        try:
             connection = self._open(apsw.SQLITE_OPEN_READWRITE)
             connection.execute(
                 "PRAGMA query_only = ON; PRAGMA cache_size = -16384; PRAGMA temp_store = MEMORY; PRAGMA schema_version"
