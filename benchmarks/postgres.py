@@ -39,7 +39,9 @@ class OnePostgresRow(Floor):
     def __init__(self, url: str, prepared: bool = False) -> None:
         self._connection = Address(url).connect(writing=True)
         self._prepared = prepared
-        table = "turn_prepared" if prepared else "turn"
+        table = (
+            "public.turn_prepared" if prepared else "public.turn"
+        )  # the connections of a store have no schema of users in their search path
         self._connection.execute(f"CREATE TABLE {table} (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, body bytea)".encode())
         self._insert = f"INSERT INTO {table} (body) VALUES (%b)".encode()
 

@@ -10,7 +10,7 @@
                 damage can touch, frames and rows damage above SQLite, pool uses all cores
     writers, takeovers, beside    several processes at once (actor is one of them): on one run, after a take-over, prune and gc beside them
     clocks      the wall clock set back and forward (wall.c, preloaded, in real processes)
-    memory      too little of it; allocations lets single ones fail, suffering is what a process does meanwhile
+    memory      too little of it; low_memory is what a process does meanwhile
     hostile     bytes and files from an enemy: forge makes them, hostile_frames, _values, _rows and _files list them, uses is all that is done
     machine     random calls against a ledger in plain dicts; machine_queues has those to queues, compared is how answers are looked at, hands
                 make the calls, places are where they can crash

@@ -74,8 +74,8 @@ class Store(Host):
         `durability` is sync, async or exit; `policy` says when checkpoints are made by themselves; `budget` and `timeout` (seconds) when the run is stopped; `accept`
         names recorded steps whose result is to be taken although their input has changed. What is left out is as the store has it.
         """
-        if self._mask is not None:
-            note, meta = self._mask.text(note), self._mask.meta(meta)
+        if self.mask is not None:
+            note, meta = self.mask.text(note), self.mask.meta(meta)
         fields = {
             "workflow": check_text(workflow, "workflow"),
             "session": check_text(session, "session"),
@@ -92,10 +92,8 @@ class Store(Host):
         budget = self.budget if budget is None else budget
         timeout = self.timeout if timeout is None else timeout
         mode = Mode(self.hook_registry, chosen, budget, timeout, accept=_addresses(accept))
-        run = Run(self, self.keeper, id, state, self.durability if durability is None else durability, fields, mode)
-        if policy is None:
-            self._follow(run)
-        return run
+        chosen_durability = self.durability if durability is None else durability
+        return Run(self, self.keeper, id, state, chosen_durability, fields, mode, follows=policy is None)
 
     @staticmethod
     def _off(id: str | None, state: Any) -> Any:
@@ -358,6 +356,19 @@ class Store(Host):
         if function is None:
             return lambda f: self.on(event, f, priority=priority, timeout=timeout)
         return self.hook_registry.add(event, function, priority=priority, timeout=timeout)
+
+    def observe(self, observer: Any) -> Any:
+        """Have an object's `begin(span)` and `end(span)` called, in the same thread or task, when an attempt, a step, the commit of a
+        checkpoint or a wait at a gate begins and ends; gives the observer. For metrics and tracing: keep it fast, a run waits for it.
+
+        What it raises is reported once, by a warning, and does not reach the run.
+        """
+        self.observers.add(observer)
+        return observer
+
+    def unobserve(self, observer: Any) -> None:
+        """Call an observer no more."""
+        self.observers.remove(observer)
 
     def hooks(self) -> list[Any]:
         """All hooks, with their statistics."""

@@ -138,6 +138,11 @@ def as_dict(shape: Shape) -> dict[str, Any]:
     return {name: getattr(shape, name) for name in shape._fields}
 
 
+def kinds(shape: Shape | type[Shape]) -> dict[str, str]:
+    """The types of the fields by name, in order, as they were written."""
+    return shape._fields
+
+
 def _constructor(cls: _Shaped) -> Callable[..., None]:
     """The `__init__` of a class, written out: nothing is faster."""
     known: dict[str, Any] = {"_none_given": object()}

@@ -15,12 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import everstep
-from everstep.backends.contract.core import Commit
-from everstep.cli.args import paths, times
+from everstep.backends.contract.core import Commit, Outcome
+from everstep.cli.args import times
 from everstep.cli.draw import text
-from everstep.cli.draw.values import to_json
 from everstep.cli.main import COMMANDS
 from everstep.records import ZERO, RunRow
+from everstep.views.stored import paths
+from everstep.views.stored.values import as_json
 
 READING = [
     ("runs",), ("runs", "--tree"), ("show", "loop"), ("show", "loop@2"), ("log", "done"), ("state", "loop"), ("diff", "loop@1", "loop@2"),
@@ -141,8 +142,8 @@ def write_runs(store: everstep.Store, count: int) -> None:
     """Bare rows with long ids: to take them all through their life would change nothing that a list shows."""
     left, settled = [count], threading.Event()
 
-    def done(error: BaseException | None) -> None:
-        assert error is None
+    def done(outcome: Outcome) -> None:
+        assert not isinstance(outcome, BaseException)
         left[0] -= 1
         if left[0] == 0:
             settled.set()
@@ -292,7 +293,7 @@ def test_values_of_other_types_become_json_that_a_script_can_use() -> None:
         "decimal": Decimal("1.10"), "path": PurePosixPath("a/b"), "uuid": UUID(int=1), "at": datetime(2026, 1, 1, tzinfo=UTC),
         "span": timedelta(minutes=1), "keys": {1: "a"}, "big": 10**30, "unknown": everstep.Unknown("trip.Plan", 2, {"goal": "Rome"}),
     }  # fmt: skip
-    assert to_json(value) == {
+    assert as_json(value) == {
         "tuple": [1, 2], "set": [1, 2, 3], "deque": [1, 2], "range": [0, 1, 2], "bytes": {"$bytes": "/w=="}, "nan": {"$float": "nan"},
         "complex": {"$complex": [1.0, 2.0]}, "decimal": "1.10", "path": "a/b", "uuid": "00000000-0000-0000-0000-000000000001",
         "at": "2026-01-01T00:00:00+00:00", "span": 60.0, "keys": {"$dict": [[1, "a"]]}, "big": 10**30,

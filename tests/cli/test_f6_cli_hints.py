@@ -3,8 +3,8 @@
 import pytest
 from cli_helpers import Shop
 
-from everstep.cli.args.tagged_json import exact, from_json
 from everstep.errors import InvalidArgument
+from everstep.views.stored.tagged_json import exact, from_json
 
 TWICE = {"$dict": [[1, "a"], [1, "b"]]}
 

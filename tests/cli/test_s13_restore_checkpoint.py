@@ -13,10 +13,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import everstep
-from everstep.cli.args.tagged_json import exact, from_json, reconciled
-from everstep.cli.draw.values import dumps, to_json
 from everstep.codec.values import encode
 from everstep.errors import InvalidArgument
+from everstep.views.stored.tagged_json import exact, from_json, reconciled
+from everstep.views.stored.values import as_json, dumps
 
 STATES: list[Any] = [
     {1: "one", "two": 2, (1, "a"): [None], b"k": {3.5: True}},
@@ -70,7 +70,7 @@ words = st.recursive(
 @given(states)
 def test_S13_exact_json_is_the_value(state: Any) -> None:
     assert encode(from_json(exact(state))) == encode(state)
-    assert encode(reconciled(state, to_json(state))) == encode(state)
+    assert encode(reconciled(state, as_json(state))) == encode(state)
 
 
 @settings(max_examples=400)
@@ -80,4 +80,4 @@ def test_S13_a_script_gets_back_the_json_that_it_saved(value: Any) -> None:
         made = from_json(value)
     except InvalidArgument:  # a $dict that has a key twice
         assume(False)
-    assert dumps(to_json(made)) == dumps(value)
+    assert dumps(as_json(made)) == dumps(value)

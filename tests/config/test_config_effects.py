@@ -257,8 +257,8 @@ ARGUMENTS: dict[str, tuple[str, Any, Callable[[everstep.Store], Any]]] = {
     "budget": ("limits.steps = 3", None, lambda s: s.budget),
     "timeout": ("limits.timeout = 3", None, lambda s: s.timeout),
     "retention": ("retention.keep_last = 3", None, lambda s: s.get_retention()),
-    "protect": ('protect = ["a"]', (), lambda s: s._protect),
-    "redaction": ("redaction.store = true", None, lambda s: s._mask),
+    "protect": ('protect = ["a"]', (), lambda s: s.protect),
+    "redaction": ("redaction.store = true", None, lambda s: s.mask),
 }
 
 

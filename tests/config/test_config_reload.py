@@ -56,8 +56,8 @@ def put(text: str) -> None:
         ("[limits]\nsteps = 3\ntimeout = 2", lambda s: (s.budget, s.timeout), (everstep.Budget(steps=3), 2)),
         ('[compression]\ncodec = "none"\nthreshold = 5', lambda s: s.framer._threshold, 5),
         ("[retention]\nkeep_last = 3", lambda s: s.get_retention(), everstep.Retention(keep_last=3)),
-        ('protect = ["gold"]', lambda s: s._protect, ("gold",)),
-        ('[redaction]\nstore = true\nkeys = ["pin"]', lambda s: s._mask is not None and s._mask.redactor.names("pin"), True),
+        ('protect = ["gold"]', lambda s: s.protect, ("gold",)),
+        ('[redaction]\nstore = true\nkeys = ["pin"]', lambda s: s.mask is not None and s.mask.redactor.names("pin"), True),
         ('preset = "high_throughput"', lambda s: s.durability, "async"),
         ('[[hooks]]\nevent = "error"\ncall = "hook_functions:heard"', lambda s: [h.fn for h in s.hooks()], [hook_functions.heard]),
     ],
@@ -178,11 +178,11 @@ def test_what_was_given_to_open_is_never_touched() -> None:
         put(FIRST + 'preset = "production"\npolicy = "every step"\nprotect = ["b"]\n[redaction]\nstore = true\n[limits]\nsteps = 3\n')
         until(lambda: store.budget is not None)
         time.sleep(0.05)
-        assert store._mask is None
+        assert store.mask is None
         assert str(store.policy) == "every 9 steps"
         assert store.durability == "sync"
         assert store.get_retention() is None
-        assert store._protect == ("a",)
+        assert store.protect == ("a",)
 
 
 def test_the_environment_still_wins_after_a_reload(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,7 +199,7 @@ def test_redaction_that_is_switched_on_holds_for_runs_opened_from_then_on() -> N
     with everstep.open() as store:
         with store.run("before", state={"password": "x"}) as run:
             put(FIRST + "[redaction]\nstore = true\n")
-            until(lambda: store._mask is not None)
+            until(lambda: store.mask is not None)
             run.step("one", lambda password: password, "x")
             run.checkpoint()
         with store.run("after", state={"password": "x"}) as run:

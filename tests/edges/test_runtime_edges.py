@@ -14,11 +14,14 @@ import pytest
 from ormsgpack import packb
 
 import everstep
-from everstep.backends.contract.core import Commit
+from everstep.backends.contract.core import Commit, Committed
 from everstep.codec.values import encode
 from everstep.errors import Damaged, InvalidArgument, RunExists, StepTimeout, StoreFull, Waiting
 from everstep.records import Letter
 from everstep.runtime.engine import journal_writer
+from everstep.runtime.engine.journal_writer import JournalWriter
+from everstep.runtime.run import attempt_of
+from everstep.runtime.steps.in_thread import InThread
 from everstep.store.chain import Chain
 
 
@@ -42,10 +45,10 @@ def fill(store: everstep.Store, monkeypatch: pytest.MonkeyPatch, full: Any) -> N
     """Let the disk be full for the commits that `full` says."""
     real = store.backend.commit
 
-    def commit(commit: Commit) -> None:
+    def commit(commit: Commit) -> Committed:
         if full(commit):
             raise StoreFull("the disk is full")
-        real(commit)
+        return real(commit)
 
     monkeypatch.setattr(store.backend, "commit", commit)
 
@@ -66,16 +69,16 @@ def test_a_commit_that_fails_takes_no_step_of_another_thread_with_it(store: ever
     full: list[bool] = []
     fill(store, monkeypatch, lambda commit: bool(full))
     with store.run("r") as run:
-        real = run._write_step
+        real = InThread.commit
 
-        def write_step(ticket: Any, error: Any) -> None:
+        async def commit(ticket: Any, due: Any) -> Any:
             full.append(True)
             with pytest.raises(StoreFull):
                 run.checkpoint()
             full.clear()
-            real(ticket, error)
+            return await real(ticket, due)
 
-        monkeypatch.setattr(run, "_write_step", write_step)
+        monkeypatch.setattr(InThread, "commit", staticmethod(commit))
         assert run.step("a", str, 1) == "1"
     assert [step.address for step in store.steps("r")] == ["a#0"]
 
@@ -125,7 +128,7 @@ def test_deferred_saves_of_a_task_outlive_a_full_disk(store: everstep.Store, mon
     async def program() -> None:
         async with store.run("r", durability="exit") as run:
             monkeypatch.setattr(journal_writer, "MOST_KEPT", 3)
-            monkeypatch.setattr(run._run, "_full", lambda: False)
+            monkeypatch.setattr(JournalWriter, "is_full", lambda self: False)
             full.append(True)
             for n in range(3):
                 run.state["n"] = n
@@ -269,7 +272,7 @@ def test_a_retry_of_the_outer_step_keeps_the_inner_ones_that_are_finished(store:
 
     with store.run("r") as run:
         assert run.step("outer", outer, retry=everstep.Retry(attempts=3, delay=0.001)) == "done"
-        assert not [address for address in run._played.entries if "/" in address]
+        assert not [address for address in attempt_of(run).replay.entries if "/" in address]
     assert calls == ["good", "bad", "bad", "bad"]
 
 
@@ -291,11 +294,11 @@ def test_a_retry_of_the_outer_step_in_another_process_runs_the_inner_one_that_fa
         with store.run("r") as run:
             return run.step("outer", outer, retry=everstep.Retry(attempts=2, delay=0.001))
 
-    def die(*_: Any) -> None:
+    async def die(*_: Any) -> None:
         raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("everstep.runtime.engine.driver.Driver._nap", die)
+        patch.setattr(InThread, "nap", die)
         with pytest.raises(KeyboardInterrupt):
             program()
     assert program() == "done"

@@ -4,6 +4,7 @@ from typing import Any
 
 import everstep
 from everstep.codec.values import encode
+from everstep.runtime.run import attempt_of
 
 
 def opened(state: Any = None, **options: Any) -> everstep.Run:
@@ -15,14 +16,14 @@ def opened(state: Any = None, **options: Any) -> everstep.Run:
 def save(run: everstep.Run) -> Any:
     """Checkpoint, load, and prove that what the program sees is what was saved, to the byte and to the order of keys."""
     run.checkpoint()
-    stored = run._store.load(run.id)
+    stored = attempt_of(run).store.load(run.id)
     assert encode(stored) == encode(run.state)
     return stored
 
 
 def written(run: everstep.Run) -> int:
     """How many bytes the run has stored up to now: frames of records and chunks."""
-    return run._store.get(run.id).stored_bytes
+    return attempt_of(run).store.get(run.id).stored_bytes
 
 
 def cost(run: everstep.Run) -> int:

@@ -22,6 +22,7 @@ from live_helpers import cost, opened, save
 import everstep
 from everstep.codec.values import encode
 from everstep.errors import Unstorable
+from everstep.runtime.run import attempt_of
 from everstep.snapshot.tracked import TrackedDict, TrackedList
 
 
@@ -471,14 +472,14 @@ def test_a_replaced_state_is_the_very_object() -> None:
 def test_a_state_that_contains_itself_is_refused_with_its_path_and_stays_usable() -> None:
     run = opened({"a": {"l": []}})
     save(run)
-    head = run._store.load("r")
-    records = run._store.stats()["records"]
+    head = attempt_of(run).store.load("r")
+    records = attempt_of(run).store.stats()["records"]
     run.state["a"]["l"].append(run.state["a"])
     with pytest.raises(Unstorable, match="contains itself") as caught:
         run.checkpoint()
     assert caught.value.path.startswith("state['a']")
-    assert run._store.load("r") == head
-    assert run._store.stats()["records"] == records
+    assert attempt_of(run).store.load("r") == head
+    assert attempt_of(run).store.stats()["records"] == records
     run.state["a"]["l"].pop()
     run.state["a"]["l"].append("fine")
     assert save(run) == {"a": {"l": ["fine"]}}
@@ -501,11 +502,11 @@ def test_an_unstorable_value_is_refused_with_its_path_and_nothing_is_lost() -> N
         with pytest.raises(Unstorable) as caught:
             run.checkpoint()
         assert caught.value.path == "state['tools'][2].words"
-    assert run._store.get("r").checkpoints == 1
+    assert attempt_of(run).store.get("r").checkpoints == 1
     run.state["log"].append("between")
     run.state["tools"].pop()
     assert run.checkpoint().number == 2
-    assert run._store.load("r") == {"tools": [1, 2], "log": ["before", "between"]}
+    assert attempt_of(run).store.load("r") == {"tools": [1, 2], "log": ["before", "between"]}
 
 
 @pytest.mark.parametrize("place", ["tools", "plain", "key", "splice"])
@@ -635,11 +636,11 @@ def test_objects_handed_in_are_compared_with_the_one_before_though_they_are_othe
         run.checkpoint(state={"log": [{"i": k, "text": "words " * 20} for k in range(200 + i)], "turn": i})
         if i:
             assert cost_of_last(run) < 300
-    assert run._store.load("r")["turn"] == 5
+    assert attempt_of(run).store.load("r")["turn"] == 5
     mine = Note([1])
     run.checkpoint(state=mine)
     run.checkpoint(state=Note([1, 2]))
-    assert [c.after for c in run._store.diff("r~1", "r")] == [2]
+    assert [c.after for c in attempt_of(run).store.diff("r~1", "r")] == [2]
     assert run.state == Note([1, 2])
     mine.words.append("no longer the state")
     assert save(run) == Note([1, 2])
@@ -650,7 +651,7 @@ def test_objects_handed_in_are_compared_with_the_one_before_though_they_are_othe
 
 
 def cost_of_last(run: everstep.Run) -> int:
-    record = run._store.backend.records("r", 0, 10**6, ("checkpoint",), newest=1)[0]
+    record = attempt_of(run).store.backend.records("r", 0, 10**6, ("checkpoint",), newest=1)[0]
     return len(record.body or b"")
 
 
@@ -660,11 +661,11 @@ def test_an_object_handed_in_after_a_refusal_is_saved_as_a_whole() -> None:
     with pytest.raises(Unstorable):
         run.checkpoint(state={"a": [1, print]})
     run.checkpoint(state={"a": [1, 2], "b": 3})
-    assert run._store.load("r") == {"a": [1, 2], "b": 3}
+    assert attempt_of(run).store.load("r") == {"a": [1, 2], "b": 3}
     run.checkpoint(state={"a": [1, 2, 3], "b": 3})
-    assert run._store.load("r") == {"a": [1, 2, 3], "b": 3}
+    assert attempt_of(run).store.load("r") == {"a": [1, 2, 3], "b": 3}
     run.checkpoint()
-    assert run._store.load("r") == run.state == {"a": [1, 2, 3], "b": 3}
+    assert attempt_of(run).store.load("r") == run.state == {"a": [1, 2, 3], "b": 3}
 
 
 def test_a_bytearray_in_a_tracked_list_inside_a_plain_one_stays_a_bytearray() -> None:

@@ -119,10 +119,10 @@ def test_S5_start_on_a_full_disk_raises_and_leaves_the_run_resumable(tmp_path: P
     with everstep.open(tmp_path / "s.db") as store:
         real = store.backend.commit
 
-        def commit(commit: object) -> None:
+        def commit(commit: object) -> object:
             if ran == [0, 1]:
                 raise StoreFull("no space is left")
-            real(commit)
+            return real(commit)
 
         monkeypatch.setattr(store.backend, "commit", commit)
         with pytest.raises(StoreFull) as caught:

@@ -16,7 +16,7 @@ from outage_wire import Outage
 
 import everstep
 from everstep.errors import EverstepError, StoreUnreachable
-from everstep.runtime.engine.journal_writer import Recorder
+from everstep.runtime.engine.attempt import Attempt
 
 DEEP = bool(os.environ.get("EVERSTEP_DEEP"))
 CASES = 3000 if DEEP else 40
@@ -99,7 +99,7 @@ def test_W1_no_outage_at_any_message_makes_a_run_fail(flow: Any, outage: Outage,
 def test_W1_the_search_finds_a_runtime_that_takes_the_trouble_of_the_store_for_a_failure(
     outage: Outage, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Recorder, "_met", lambda *_, **__: None)
+    monkeypatch.setattr(Attempt, "met", lambda *_, **__: None)
     rng = random.Random(5)
     with searching(outage, place) as search:
         for _ in range(400):

@@ -9,6 +9,7 @@ import pytest
 
 import everstep
 from everstep.errors import DamagedRun
+from everstep.runtime.run import attempt_of
 from everstep.runtime.waits import control as operate
 
 calls: list[str] = []
@@ -28,7 +29,7 @@ def job(n: int) -> int:
 @everstep.workflow(name="f2-chain")
 def chain(depth: int) -> int:
     """A run that a program started, and that becomes due again and again: each time a run of a queue has ended."""
-    store = everstep.current()._store
+    store = attempt_of(everstep.current()).store
     return sum(store.enqueue(job, n).wait().unwrap() for n in range(depth))
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import everstep
 from everstep.errors import NonDeterminism
-from everstep.runtime.engine import completions
+from everstep.runtime.tasks import completions
 
 calls: list[Any] = []
 

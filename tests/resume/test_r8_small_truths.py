@@ -11,9 +11,9 @@ from click.testing import CliRunner
 
 import everstep
 from everstep import on
-from everstep.cli.views.stats import count
 from everstep.errors import DefinitionChanged, InvalidArgument
 from everstep.runtime.limits.policy import Policy
+from everstep.views.stats import count
 
 
 @pytest.fixture

@@ -14,11 +14,11 @@ from situations import DEEP, Down, Kill, Kills, World, drive, journal
 
 import everstep
 from everstep.errors import EverstepError, NonDeterminism
-from everstep.runtime import run as run_module
-from everstep.runtime.engine.branches import Branches
-from everstep.runtime.engine.completions import Completions
-from everstep.runtime.engine.driver import Driver
-from everstep.runtime.steps import adrive as asteps
+from everstep.runtime.engine import finish
+from everstep.runtime.steps.underway import StepsUnderway
+from everstep.runtime.tasks import in_task
+from everstep.runtime.tasks.branches import Branches
+from everstep.runtime.tasks.completions import Completions
 
 SECONDS = 30.0  # for one program with all its kills
 counts: Counter[str] = Counter()
@@ -198,7 +198,7 @@ def caught(form: str, most: int = 60) -> int:
 def test_canary_a_resume_by_the_chain_of_exceptions_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The old rule: a failed step runs again if its error is in the chain of the one that ended the run."""
     chain: list[BaseException | None] = []
-    ending_of = run_module.ending_of
+    ending_of = finish.ending_of
 
     def remembered(run: Any, error: BaseException | None) -> Any:
         chain[:] = [error]
@@ -211,7 +211,7 @@ def test_canary_a_resume_by_the_chain_of_exceptions_is_caught(monkeypatch: pytes
         names = {str(one) for one in chain if isinstance(one, Down)}
         return [address for address in self._failed if address.startswith(inside) and address.partition("#")[0] in names]
 
-    monkeypatch.setattr(run_module, "ending_of", remembered)
+    monkeypatch.setattr(finish, "ending_of", remembered)
     monkeypatch.setattr(Branches, "unseen", in_the_chain)
     assert caught("plain") >= 0
 
@@ -235,14 +235,14 @@ def test_canary_waits_that_end_before_other_tasks_begin_are_caught(monkeypatch: 
 
 def test_canary_cancelled_steps_without_a_record_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(globals(), "SECONDS", 6.0)  # a step of 30 seconds that is called again is noticed as one that hangs
-    monkeypatch.setattr(Driver, "_give_up", lambda self, ticket: self._flight.pop(ticket.address, None))
+    monkeypatch.setattr(StepsUnderway, "give_up", lambda self, ticket: self.flight.pop(ticket.address, None))
     assert caught("concurrent") >= 0
 
 
 def test_canary_children_that_outlive_a_cancelled_call_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Driver, "_cancel_lost", lambda self: self._lost.clear())
-    monkeypatch.setattr(Driver, "_cancel_left_behind", lambda self: None)
-    monkeypatch.setattr(asteps, "_cancel_children_of", lambda ticket: None)
+    monkeypatch.setattr(StepsUnderway, "cancel_lost", lambda self: self.lost.clear())
+    monkeypatch.setattr(StepsUnderway, "cancel_left_behind", lambda self: None)
+    monkeypatch.setattr(in_task, "cancel_children_of", lambda ticket: None)
     with pytest.raises(AssertionError, match="left behind"):
         search_all(range(20))
 

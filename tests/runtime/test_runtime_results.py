@@ -16,6 +16,7 @@ from runtime_driver import Crash, Driver, addresses
 
 import everstep
 from everstep.errors import StepTimeout, Unstorable
+from everstep.runtime.steps.in_thread import InThread
 from everstep.testing.clock import FakeClock
 
 
@@ -530,12 +531,12 @@ def test_a_wait_between_two_attempts_goes_on_where_it_was_when_the_program_broke
             raise ValueError("once")
         return "good"
 
-    def nap(run: Any, seconds: float) -> None:
+    async def nap(ways: Any, ticket: Any, seconds: float) -> None:
         naps.append(seconds)
         if len(ran) == 1 and len(naps) == 1:
             raise Crash
 
-    monkeypatch.setattr(everstep.Run, "_nap", nap)
+    monkeypatch.setattr(InThread, "nap", nap)
 
     @everstep.workflow
     def work() -> str:

@@ -11,7 +11,7 @@ import pytest
 
 import everstep
 from everstep.errors import EverstepError, LeaseHeld, NotFound, StoreFull, Unstorable
-from everstep.runtime.aio import _Bridge
+from everstep.runtime.tasks.writer import Bridge
 
 
 def test_sixteen_threads_write_sixteen_runs_through_one_store(store: everstep.Store) -> None:
@@ -342,7 +342,7 @@ def test_no_outcome_is_lost_between_the_writer_and_the_loop(line: int) -> None:
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        bridge = _Bridge(loop)
+        bridge = Bridge(loop)
         busy, idle = threading.Event(), threading.Event()
         futures = [loop.create_future() for _ in range(2)]
 
@@ -352,7 +352,7 @@ def test_no_outcome_is_lost_between_the_writer_and_the_loop(line: int) -> None:
 
             def trace(frame: Any, event: str, argument: Any) -> Any:
                 nonlocal lines
-                if frame.f_code is not _Bridge.settle.__code__:
+                if frame.f_code is not Bridge.settle.__code__:
                     return None
                 lines += event == "line"
                 if lines == line and event == "line":

@@ -15,6 +15,7 @@ from everstep.codec.kinds import _by_name, _by_type
 from everstep.codec.values import encode
 from everstep.errors import DamagedRun, StoreClosed
 from everstep.records import Tag
+from everstep.runtime.run import attempt_of
 from everstep.snapshot import saver, tree
 
 
@@ -100,7 +101,7 @@ def test_a_damaged_chunk_is_healed_by_a_save_of_the_same_content(store: everstep
         healed = broken.sealed(updated_at=row.updated_at + 2)
         store.backend.commit(Commit(healed, broken, (), ((digest, good),)))
         assert store.verify("full").ok
-        run._row = healed
+        attempt_of(run).row = healed
 
 
 def test_a_task_that_is_cancelled_while_it_opens_a_run_leaves_no_lease(store: everstep.Store) -> None:

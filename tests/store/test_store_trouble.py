@@ -28,6 +28,7 @@ from everstep.errors import (
     UnknownBackend,
     Unstorable,
 )
+from everstep.runtime.run import attempt_of
 
 
 class Trouble:
@@ -39,10 +40,10 @@ class Trouble:
         monkeypatch.setattr(backend, "commit", self.commit)
         monkeypatch.setattr(backend, "submit", self.submit)
 
-    def commit(self, commit: Any) -> None:
+    def commit(self, commit: Any) -> Any:
         if self.error is not None:
             raise self.error
-        self._commit(commit)
+        return self._commit(commit)
 
     def submit(self, commit: Any, done: Any) -> None:
         if self.error is not None:
@@ -158,16 +159,16 @@ def test_a_writer_that_was_overtaken_writes_nothing_more(places: Any) -> None:
 def test_a_run_that_moved_on_is_a_conflict(store: everstep.Store) -> None:
     with store.run("r", state={"a": 1}) as run:
         run.checkpoint()
-        stale = run._row
+        stale = attempt_of(run).row
         run.state["a"] = 2
         run.checkpoint()
-        newest = run._row
-        run._row = stale
+        newest = attempt_of(run).row
+        attempt_of(run).row = stale
         run.state["a"] = 3
         with pytest.raises(Conflict):
             run.checkpoint()
         assert store.load("r") == {"a": 2}
-        run._row = newest
+        attempt_of(run).row = newest
     assert store.verify("full").ok
 
 

@@ -8,6 +8,7 @@ from transactional_helpers import World
 
 import everstep
 from everstep.errors import Damaged, NonDeterminism
+from everstep.runtime.steps.in_thread import InThread
 
 BESIDE = ["sqlite", "sqlite beside postgres", "postgres beside sqlite"]
 beside = pytest.mark.parametrize("world", BESIDE, indirect=True)
@@ -27,11 +28,11 @@ def lose(world: World, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
             sql.execute(f"UPDATE totals SET n = n + {amount}")
             return result
 
-        def fail(*args: Any) -> None:
+        async def fail(*args: Any) -> None:
             raise Lost
 
         with monkeypatch.context() as patched, everstep.open(world.url) as store:
-            patched.setattr(everstep.Run, "_record_step", fail)
+            patched.setattr(InThread, "commit", staticmethod(fail))
             with pytest.raises(Lost), store.run("r"):
                 add(5)
             assert store.steps("r") == []

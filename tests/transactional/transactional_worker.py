@@ -12,6 +12,9 @@ from typing import Any
 
 import everstep
 from everstep.errors import EverstepError
+from everstep.runtime.steps import record
+from everstep.runtime.steps.in_thread import InThread
+from everstep.runtime.tasks import writer
 from everstep.transactions import sqlite
 from everstep.transactions import step as transactional
 
@@ -63,7 +66,7 @@ def number_of(ticket: Any) -> int:
 
 def watch(store: everstep.Store) -> None:
     """Points between the function and its record."""
-    check, keep, write = transactional.check, transactional.keep, everstep.Run._record_step
+    check, keep, write = transactional.check, transactional.keep, InThread.commit
 
     def checking(ticket: Any) -> None:
         at("called", number_of(ticket))
@@ -74,12 +77,15 @@ def watch(store: everstep.Store) -> None:
         keep(ticket, work, result)
         at("kept", number_of(ticket))
 
-    def writing(run: Any, ticket: Any, due: Any) -> Any:
-        made = write(run, ticket, due)
+    async def writing(ticket: Any, due: Any) -> Any:
+        made = await write(ticket, due)
         at("recorded", number_of(ticket))
         return made
 
-    transactional.check, transactional.keep, everstep.Run._record_step = checking, keeping, writing  # type: ignore[method-assign]
+    transactional.check, transactional.keep = checking, keeping
+    for module in (record, writer):  # in this thread, and in that of a transaction of a task
+        module.commit_step = writing  # type: ignore[attr-defined]
+    InThread.commit = staticmethod(writing)  # type: ignore[assignment]
     if ASK["place"] is True:
         from everstep.backends.postgres.user_transaction import PostgresTransaction
 

@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from everstep.errors import InvalidArgument
-from everstep.runtime.waits.answer_schema import MOST_TESTS, PATTERN_TEXT, check, same, to_schema
+from everstep.runtime.waits.answer_check import MOST_TESTS, PATTERN_TEXT, check, same
+from everstep.runtime.waits.answer_schema import to_schema
 
 
 class Color(enum.Enum):
@@ -249,7 +250,7 @@ def test_depth_is_limited() -> None:
 
 def test_a_schema_that_branches_without_end_gives_up(monkeypatch: pytest.MonkeyPatch) -> None:
     assert MOST_TESTS == 1_000_000
-    monkeypatch.setattr("everstep.runtime.waits.answer_schema.MOST_TESTS", 10_000)
+    monkeypatch.setattr("everstep.runtime.waits.answer_check.MOST_TESTS", 10_000)
     fork = {f"d{n}": {"anyOf": [{"$ref": f"#/$defs/d{n + 1}"}, {"$ref": f"#/$defs/d{n + 1}"}]} for n in range(40)}
     made = to_schema({"$ref": "#/$defs/d0", "$defs": {**fork, "d40": {"type": "string"}}})
     assert check(made, "x") is None

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 import everstep
 from everstep.errors import BadAnswer, InvalidArgument
 from everstep.runtime.waits import answer_pattern as patterns
+from everstep.runtime.waits.answer_check import PATTERN_STEPS, check
 from everstep.runtime.waits.answer_pattern import Steps, Unbounded, compiled
-from everstep.runtime.waits.answer_schema import PATTERN_STEPS, check, check_stored, to_schema
+from everstep.runtime.waits.answer_schema import check_stored, to_schema
 
 HOSTILE = [
     (r"(a+)+$", "a" * 999 + "!"), (r"^(a|a)*$", "a" * 999 + "!"), (r"(a|aa)+$", "a" * 999 + "!"), (r"(.*a){20}$", "a" * 999 + "!"),

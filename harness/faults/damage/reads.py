@@ -16,7 +16,7 @@ from typing import Any
 import everstep
 from everstep.codec.values import encode
 from everstep.errors import EverstepError, NotFound, PrunedCheckpoint
-from everstep.runtime.waits.gates import verified_letter
+from everstep.runtime.engine.letters import verified as verified_letter
 from everstep.store.refs import find_run
 
 Lines = list[str]
@@ -109,7 +109,7 @@ def _steps(store: everstep.Store, run: str) -> Lines:
 
 def _letters(store: everstep.Store, run: str) -> Lines:
     row = find_run(store.backend, run)
-    return [repr(verified_letter(row, letter)) for letter in store.backend.letters(row.id)]
+    return [repr(verified_letter(row, letter, store.backend.seal)) for letter in store.backend.letters(row.id)]
 
 
 def compare(read: Read, store: everstep.Store, good: Lines, before: Lines | None = None) -> tuple[str, str]:

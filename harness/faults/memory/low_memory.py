@@ -1,4 +1,4 @@
-"""What a process does while it has too little memory, and what must be true afterwards. Shared by `memory` and `allocations`.
+"""What a process does while it has too little memory, and what must be true afterwards. A part of `memory`.
 
 Each call of the public API works, or raises a MemoryError, an error of ours or an OSError that says so (ENOMEM).
 """
@@ -26,7 +26,6 @@ ENCODER_ENDS = (-signal.SIGABRT, -signal.SIGILL)
 PARTS = (4 * KB, 100 * KB, 20 * KB, 300 * KB, 20)
 PREPARED = 12
 Told = dict[str, Any]
-Around = Callable[[Callable[[], Told]], Told]
 Limit = tuple[int, int]
 
 
@@ -58,11 +57,10 @@ def prepare(path: Path) -> dict[str, list[int]]:
 class Acts:
     """Calls of the public API; tells what came of each."""
 
-    def __init__(self, store: Store, pipe: Connection, early: bool = False, around: Around | None = None):
+    def __init__(self, store: Store, pipe: Connection, early: bool = False):
         self._store = store
         self._pipe = pipe
         self._early = early
-        self.around = around
         self.limits: tuple[Limit, Limit] | None = None  # the memory that there is while something is tried, and while it is told
         self._handle = store.run("r").__enter__()
 
@@ -70,7 +68,7 @@ class Acts:
         told: Told | None = None
         problem: BaseException | None = None
         try:
-            told = act() if self.around is None else self.around(act)
+            told = act()
         except BaseException as error:  # noqa: BLE001 -- whatever comes out is told
             problem = error
         if self.limits is not None:

@@ -1,11 +1,11 @@
 """Too little memory: processes that may use only a few megabytes more than they have save, record steps and fork, or load and verify.
 
 The cap (RLIMIT_AS) is set at many values, so that a different allocation fails each time. Each call works or raises. Acknowledged saves
-are unchanged afterwards, and the same process continues when there is memory again, or reports that the store is closed. The
-C encoder ends the process if it gets no memory for its output; such ends are counted, and checked like any kill. CPython itself hangs
-if it gets no memory for an integer while it searches for an exception handler (it tries again until there is some): a process that is
-silent for a while gets memory from outside, and must continue then. The canary is a program that says "saved" before it
-saves. `allocations` makes single allocations fail, too. Relies on `actor` for processes.
+are unchanged afterwards, and the same process continues when there is memory again, or reports that the store is closed or that its handle writes
+no more. The C encoder ends the process if it gets no memory for its output; such ends are counted, and checked like any kill. CPython
+itself hangs if it gets no memory for an integer while it searches for an exception handler (it tries again until there is some): a process
+that is silent for a while gets memory from outside, and must continue then. The canary is a program that says "saved" before it saves.
+Relies on `actor` for processes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from pathlib import Path
 import everstep
 from harness.faults.actor import Actor, ActorDied
 from harness.faults.count import Count, Progress
-from harness.faults.memory import allocations
 from harness.faults.memory.low_memory import ENCODER_ENDS, KB, Acts, Told, prepare, settle
 
 MOST_SPARE = 6 * KB * KB
@@ -31,7 +30,7 @@ QUIET = 10.0  # seconds
 
 
 def run(folder: Path, *, deep: bool, seed: int = 0, progress: Progress = None) -> Count:
-    """8 caps for one who writes and 8 for one who reads, 3 allocations of each act; deep: 300 each."""
+    """8 caps for a process that writes and 8 for one that reads; deep: 300 each."""
     count = Count("memory runs out")
     ended = 0
     with count.timed():
@@ -41,10 +40,6 @@ def run(folder: Path, *, deep: bool, seed: int = 0, progress: Progress = None) -
                 ended += _one(folder, play, spare, known, count)
                 if progress is not None:
                     progress(count)
-        if allocations.available():
-            allocations.sweep(folder, 300 if deep else 3, seed, known, count, progress)
-        else:
-            count.harness += " (single allocations not tried: there is no C compiler)"
         count.tell_canary("said to be saved before it was", canary(folder / "canary"))
     count.harness += f" ({ended} caps ended the process in the encoder)"
     return count
@@ -106,6 +101,8 @@ def write(pipe: Connection, path: Path, spare: int, early: bool = False) -> None
         acts.step(turn)
         if turn % 4 == 1:
             acts.fork(turn)
+        if turn % 4 == 3:
+            acts.defer(turn)
     acts.open(path)
     _end(acts, pipe)
 

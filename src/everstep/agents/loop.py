@@ -17,6 +17,7 @@ from everstep.errors import InvalidArgument, LostLease, NotFound, Suspended
 from everstep.ids import check_id
 from everstep.runtime.limits.budget import Budget
 from everstep.runtime.limits.checks import check_number
+from everstep.runtime.run import attempt_if_recorded
 from everstep.runtime.steps.options import StepOptions
 from everstep.runtime.steps.retry import Retry
 from everstep.store.refs import verified
@@ -104,7 +105,9 @@ class AgentLoop:
         """The same in a task; `think`, `plan`, `act` and tools may be async functions."""
         from asyncio import to_thread
 
-        store = getattr(store, "_store", store)  # an async store is a face of one
+        from everstep.runtime.aio import plain_store
+
+        store = plain_store(store)
         done, given = await to_thread(self._before, store, id, task, follow_up, options)
         if done is not None:
             return done
@@ -166,8 +169,9 @@ def _look(store: Any, id: str, whole: bool) -> Mapping[str, Any]:
 
 def _of_the_agent(handle: Any, problem: BaseException) -> BaseException:
     """An error that is the agent's outcome; one that broke the attempt, or kept it from beginning, is raised."""
-    broken = getattr(handle, "_failure", None) is not None or isinstance(problem, LostLease)
-    if broken or (hasattr(handle, "_row") and handle._row is None):
+    attempt = attempt_if_recorded(handle)
+    broken = (attempt is not None and attempt.failure is not None) or isinstance(problem, LostLease)
+    if broken or (attempt is not None and attempt.row is None):
         raise problem
     return problem
 
@@ -175,7 +179,7 @@ def _of_the_agent(handle: Any, problem: BaseException) -> BaseException:
 def _recorded(store: Any, row: RunRow, answer: Any) -> Outcome:
     from everstep.runtime.outcome import recorded
 
-    outcome = recorded(store, verified(row))
+    outcome = recorded(store, verified(row, store.backend.seal))
     outcome.result = answer
     return outcome
 
@@ -183,8 +187,9 @@ def _recorded(store: Any, row: RunRow, answer: Any) -> Outcome:
 def _outcome(store: Any, handle: Any, answer: Any, error: BaseException | None) -> Outcome:
     from everstep.runtime.outcome import Outcome, recorded
 
-    if hasattr(handle, "_row"):
-        outcome = recorded(store, handle._row, handle.report)
+    attempt = attempt_if_recorded(handle)
+    if attempt is not None and attempt.row is not None:
+        outcome = recorded(store, attempt.row, handle.report)
     else:  # switched off: nothing is recorded
         status = "succeeded" if error is None else "failed" if isinstance(error, Exception) else "waiting"
         outcome = Outcome(handle.id, status, reason=None if error is None else str(error), report=handle.report)

@@ -21,6 +21,7 @@ from everstep.errors import EverstepError, GateTimeout, Interrupted, InvalidArgu
 from everstep.fields import replace
 from everstep.runtime.engine import owner
 from everstep.runtime.limits.budget import Budget, Used
+from everstep.runtime.run import attempt_if_recorded
 from everstep.runtime.steps.options import step
 
 if TYPE_CHECKING:
@@ -306,7 +307,7 @@ def _recordable(made: Plain, draft: Draft | None = None) -> Plain:
     tokens, cost = made.pop("tokens", 0), made.pop("cost", 0.0)
     if here is not None and ticket is not None:
         said = ticket.tokens, ticket.cost
-        here.run.usage(tokens=tokens, cost=float(cost))
+        here.run.handle.usage(tokens=tokens, cost=float(cost))
         tokens, cost = tokens + said[0], _sum(cost, said[1])
     about = {"changes": draft.changes() if draft else [], "tokens": tokens, "cost": cost}
     whole: Plain = decode(encode({**made, **about}, "what it returned"))
@@ -383,17 +384,17 @@ def refuse_other_task(id: Any, known: Any, task: Any) -> None:
 
 def _count_kept(state: AgentState, run: Any) -> None:
     """What the turns before the checkpoint cost, and what need not be paid again: the run itself counts only what came after it."""
-    report, played = run.report, getattr(getattr(run, "_run", run), "_played", None)
+    report, attempt = run.report, attempt_if_recorded(run)
     report.kept += state.turn + sum(state.tool_counts.values()) + (state.plan is not None)
     report.tokens_saved += state.tokens
     report.cost_saved += float(state.cost)
-    report.seconds_saved += played.used.seconds if played is not None else 0.0
+    report.seconds_saved += attempt.replay.used.seconds if attempt is not None else 0.0
 
 
 def _note_place(state: AgentState, run: Any) -> None:
     """Note where the agent runs: its run, what that was forked from, and who listens."""
-    core = getattr(run, "_run", run)
-    row, listening = getattr(core, "_row", None), getattr(core, "_hooks", None)  # a run that is switched off has neither
+    attempt = attempt_if_recorded(run)
+    row, listening = (None, None) if attempt is None else (attempt.row, attempt.options.hooks)
     parent = f"{row.parent}@{row.parent_number}" if row is not None and row.parent is not None and row.parent_number > 0 else None
     hooks = [f"{hook.event} {getattr(hook.fn, '__qualname__', hook.fn)}" for hook in (listening.registered() if listening else ())]
     for name, value in (("run", run.id), ("parent", parent), ("hooks", hooks)):

@@ -65,7 +65,7 @@ class Request:
         if self.done is None:
             return
         try:
-            self.done(self.error)
+            self.done(self.result if self.error is None else self.error)
         except MemoryError:
             raise
         except Exception:  # noqa: BLE001 - reported, see above
@@ -171,7 +171,12 @@ class GroupCommit(ABC):
                 else:
                     request.wait()
         except BaseException as error:
-            if self._leave(request, error):
+            try:
+                poisoned = self._leave(request, error)
+            finally:
+                if lock.held_by(request):  # a second Ctrl-C came before the first one was dealt with
+                    self._release(request)
+            if poisoned:
                 raise self._poisoned(_NO_MEMORY, "unknown") from error
             raise
         if request.error is not None:

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from everstep.cli.draw.output import Output, unheard
+from everstep.cli.draw.text import safe
+from everstep.views.masking import Masking
 
 if TYPE_CHECKING:
     from everstep.api import Store
     from everstep.config.settings import Settings
-    from everstep.redact import Redactor
 
 
 class App:
@@ -49,21 +50,9 @@ class App:
         return load(file=self.config, arguments={} if self.url is None else {"store": self.url})
 
     @functools.cached_property
-    def redactor(self) -> Redactor:
-        """What hides secrets in everything that is printed."""
-        if self.configured is not None:
-            return self.configured.redactor()
-        from everstep.redact import Redactor
-
-        return Redactor.default()
-
-    def hidden(self, value: Any, path: Sequence[Any] = ()) -> Any:
-        """A stored value as it may be shown. A key above it may be reason enough to hide it."""
-        if value is None or (isinstance(value, dict) and not value):  # nothing to hide, and nothing to import for it
-            return value
-        from everstep.redact import MASK
-
-        return MASK if any(self.redactor.hides(key, value) for key in path) else self.redactor.value(value)
+    def mask(self) -> Masking:
+        """What hides secrets in everything that is printed, as the configuration says."""
+        return Masking(None if self.configured is None else self.configured.redactor)
 
     @property
     def place(self) -> str | None:
@@ -101,9 +90,9 @@ class App:
                 error.remedy = "--store names another; `everstep init` makes a new one."
             raise
         if self.debug:
-            from everstep.cli.trace import traced
+            from everstep.store.trace import trace
 
-            traced(store)
+            trace(store, lambda line: sys.stderr.write(safe(f"debug: {line}") + "\n"))
         return store
 
     def _open(self, create: bool, driving: bool, more: dict[str, Any]) -> Store:

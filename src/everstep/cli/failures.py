@@ -13,9 +13,9 @@ import click
 from everstep.cli import exit_codes
 from everstep.cli.draw.output import FORMAT, unheard
 from everstep.cli.draw.text import safe
-from everstep.cli.draw.values import dumps
 from everstep.errors import EverstepError, Suspended
 from everstep.redact import Redactor
+from everstep.views.stored.values import dumps
 
 
 def tell(error: BaseException, arguments: list[str] | None = None) -> int:

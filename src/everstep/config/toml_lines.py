@@ -1,139 +1,63 @@
-"""In which line of a TOML text each key stands. tomllib reads values and forgets their places.
+"""The line of each key in a TOML text. tomllib reads values and forgets where they were.
 
-Relies on the text being valid: it is looked at only after tomllib has read it. Never raises for odd text; a key that it
-does not find has merely no line.
+Gives tomllib one statement at a time: a header or a pair, one line or as many as it takes. A key inside of a statement of several lines has no line of
+its own, rather than a wrong one. Never raises: what is not TOML merely has no lines.
 """
 
 from __future__ import annotations
 
 import re
 import tomllib
-from bisect import bisect_right
-from contextlib import suppress
+from typing import Any
 
 Path = tuple[str | int, ...]
 
-_BLANK = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*+")
-_BARE = re.compile(r"[A-Za-z0-9_-]+")
-_QUOTED = re.compile(r'"(?:\\.|[^"\\\n])*+"|\'[^\'\n]*+\'')
-_TEXT = re.compile(r'"""(?:\\.|[^\\])*?"""(?:""?)?|\'\'\'.*?\'\'\'(?:\'\'?)?', re.DOTALL)
-_SCALAR = re.compile(r"[^\s,\]}#]+(?: [0-9][^\s,\]}#]*)?")
-_DOT = re.compile(r"[ \t]*\.[ \t]*")
+_MOST_TRIED = 4 * 1024 * 1024  # characters, with each try at a statement of many lines: about a second
+_MAY_END = re.compile(r"""]|\"""|'''""")
 
 
 def lines_of(text: str) -> dict[Path, int]:
-    """The line of each key, counted from 1; places in arrays are numbers in the path."""
-    scanner = _Scanner(text.replace("\r\n", "\n"))
-    with suppress(_Odd, RecursionError):  # best effort: what was found up to here
-        scanner.document()
-    return scanner.lines
+    """The line of each key, counted from 1; indexes of arrays are numbers in the path."""
+    lines: dict[Path, int] = {}
+    counts: dict[Path, int] = {}  # of the tables in each [[array]]
+    table: Path = ()
+    rows, start, tried = text.replace("\r\n", "\n").split("\n"), 0, 0
+    for end, row in enumerate(rows, 1):
+        if end - start > 1 and not _MAY_END.search(row):
+            continue
+        statement = "\n".join(rows[start:end])
+        tried += len(statement)
+        if tried > _MOST_TRIED:
+            break
+        try:
+            found = tomllib.loads(statement)
+        except (ValueError, RecursionError):
+            continue  # it goes on in the next line
+        if statement.lstrip().startswith("["):
+            table = _note_header(lines, counts, found, start + 1)
+        else:
+            _note(lines, table, found, start + 1, end - start == 1)
+        start = end
+    return lines
 
 
-class _Odd(Exception):
-    """The text is none that this scanner knows."""
+def _note_header(lines: dict[Path, int], counts: dict[Path, int], found: Any, line: int) -> Path:
+    path: Path = ()
+    while found:
+        ((name, found),) = found.items()
+        path = (*path, name)
+        lines.setdefault(path, line)
+        if isinstance(found, list):
+            counts[path], found = counts.get(path, 0) + 1, {}
+        if path in counts:
+            path = (*path, counts[path] - 1)
+            lines.setdefault(path, line)
+    return path
 
 
-class _Scanner:
-    """Goes over a document once."""
-
-    def __init__(self, text: str):
-        self._text = text
-        self._at = 0
-        self._ends = [found.start() for found in re.finditer("\n", text)]
-        self._counts: dict[Path, int] = {}
-        self.lines: dict[Path, int] = {}
-
-    def document(self) -> None:
-        here: Path = ()
-        while self._more():
-            if self._text.startswith("[", self._at):
-                here = self._header()
-            else:
-                self._pair(here)
-
-    def _header(self) -> Path:
-        many = self._text.startswith("[[", self._at)
-        self._at += 2 if many else 1
-        self._more()
-        start = self._at
-        names = self._names()
-        self._more()
-        self._at += 2 if many else 1
-        path: Path = ()
-        for place, name in enumerate(names):
-            path = (*path, name)
-            self._note(path, start)
-            if many and place == len(names) - 1:
-                self._counts[path] = self._counts.get(path, 0) + 1
-            if path in self._counts:
-                path = (*path, self._counts[path] - 1)
-                self._note(path, start)
-        return path
-
-    def _pair(self, here: Path) -> None:
-        start = self._at
-        for name in self._names():
-            here = (*here, name)
-            self._note(here, start)
-        self._more()
-        self._take("=")
-        self._value(here)
-
-    def _value(self, path: Path) -> None:
-        self._more()
-        sign = self._text[self._at : self._at + 1]
-        if sign in ("[", "{"):
-            self._at += 1
-            self._inside(path, "]" if sign == "[" else "}")
-            return
-        found = _TEXT.match(self._text, self._at) or _QUOTED.match(self._text, self._at) or _SCALAR.match(self._text, self._at)
-        if found is None:
-            raise _Odd
-        self._at = found.end()
-
-    def _inside(self, path: Path, end: str) -> None:
-        """The items of an array, or the pairs of an inline table."""
-        place = 0
-        while self._more() and not self._text.startswith(end, self._at):
-            if end == "}":
-                self._pair(path)
-            else:
-                self._note((*path, place), self._at)
-                self._value((*path, place))
-            place += 1
-            self._more()
-            if self._text.startswith(",", self._at):
-                self._at += 1
-        self._take(end)
-
-    def _names(self) -> list[str]:
-        names = [self._name()]
-        while (dot := _DOT.match(self._text, self._at)) is not None:
-            self._at = dot.end()
-            names.append(self._name())
-        return names
-
-    def _name(self) -> str:
-        found = _BARE.match(self._text, self._at)
-        if found is None:
-            found = _QUOTED.match(self._text, self._at)
-            if found is None:
-                raise _Odd
-            self._at = found.end()
-            return str(tomllib.loads(f"x = {found[0]}")["x"])
-        self._at = found.end()
-        return found[0]
-
-    def _take(self, sign: str) -> None:
-        if not self._text.startswith(sign, self._at):
-            raise _Odd
-        self._at += len(sign)
-
-    def _more(self) -> bool:
-        """Go on to what says something; whether there is anything left."""
-        found = _BLANK.match(self._text, self._at)
-        self._at = found.end() if found else self._at
-        return self._at < len(self._text)
-
-    def _note(self, path: Path, at: int) -> None:
-        self.lines.setdefault(path, bisect_right(self._ends, at - 1) + 1 if at else 1)
+def _note(lines: dict[Path, int], path: Path, found: Any, line: int, whole: bool) -> None:
+    """Note the keys of a pair. `whole`: all of it is in this line; if not, only the first of its keys is known to be."""
+    inside = list(found.items() if isinstance(found, dict) else enumerate(found) if isinstance(found, list) and whole else ())
+    for name, value in inside if whole or len(inside) == 1 else ():
+        lines.setdefault((*path, name), line)
+        _note(lines, (*path, name), value, line, whole)

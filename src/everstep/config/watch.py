@@ -55,7 +55,7 @@ class Watch:
             self._thread.start()
         elif not self._listen():
             return
-        store._ends.append(self.stop)
+        store.at_close(f"watch-{id(self)}", self.stop)
 
     def _listen(self) -> bool:
         """Hear SIGHUP, and let a handler that the program has set hear it, too."""
@@ -135,7 +135,7 @@ class Watch:
         if policy.off:
             waiting.append("policy")  # recording nothing is decided when a store is opened
         else:
-            store._change_policy(policy)
+            store.change_policy(policy)
 
     def _apply_values(self, store: Host, fresh: Settings, changed: set[str]) -> None:
         options = fresh.options()
@@ -144,13 +144,13 @@ class Watch:
             if name not in self._fixed and ({"limits", "durability"} & tables):
                 setattr(store, name, options[name])
         if "compression" in tables and not {"compression", "level", "threshold"} & self._fixed:
-            store.framer = Framer(options["compression"], options["level"], options["threshold"])
+            store.frame_with(Framer(options["compression"], options["level"], options["threshold"]))
         if "retention" in tables and "retention" not in self._fixed:
-            store._retention = options["retention"]
+            store.retention = options["retention"]
         if "protect" in tables and "protect" not in self._fixed:
-            store._protect = options["protect"]
+            store.protect = options["protect"]
         if "redaction" in tables and "redaction" not in self._fixed:
-            store._redact(options["redaction"])
+            store.set_redaction(options["redaction"])
 
 
 def _living(handler: Any) -> Any:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 from everstep.clock import clock
-from everstep.codec.frame import unwrap
-from everstep.codec.values import decode, encode
+from everstep.codec.frame import Framer
+from everstep.codec.values import decode
 from everstep.errors import InvalidArgument, NotFound, Waiting
 from everstep.fields import Shape
 from everstep.records import Letter, RunRow, Status
@@ -23,7 +23,7 @@ from everstep.store.journal.failures import rebuilt
 from everstep.store.refs import find_run
 
 if TYPE_CHECKING:
-    from everstep.runtime.run import Run
+    from everstep.runtime.engine.attempt import Attempt
 
 STEP = "wait:run"
 _ENDED = (Status.SUCCEEDED, Status.FAILED, Status.CANCELLED)
@@ -53,7 +53,7 @@ def check_timeout(timeout: float | None) -> None:
 
 def wait_inside(here: Frame, id: str, timeout: float | None) -> Outcome:
     """The outcome of a run, recorded as a step of the workflow that waits for it."""
-    return _outcome(here.run._called(STEP, _look, (id, timeout), {}))
+    return _outcome(here.run.called(False, STEP, _look, (id, timeout), {}))
 
 
 def _look(id: str, timeout: float | None) -> dict[str, Any]:
@@ -61,48 +61,47 @@ def _look(id: str, timeout: float | None) -> dict[str, Any]:
     inside = frame.get()
     assert inside is not None
     assert inside.ticket is not None
-    run, name = cast("Run", inside.run), f"timer:{inside.ticket.address}"
-    store, now = cast(Host, run._store), clock.now_us()
-    if run._dry:  # a validation writes nothing
+    run, name = cast("Attempt", inside.run), f"timer:{inside.ticket.address}"
+    store, now = run.store, clock.now_us()
+    if run.dry:  # a validation writes nothing
         return _said(run, outcome_now(store, id))
-    wait = _wait_of(run._letters.get(name)) or _Wait(now, None if timeout is None else now + int(timeout * 1e6), False)
+    wait = _wait_of(run.letters.waiting.get(name), run.store.framer) or _Wait(
+        now, None if timeout is None else now + int(timeout * 1e6), False
+    )
     row = _register(store, run, id)
     if row is None and wait.seen:
         raise NotFound(f"run {id!r} was deleted while run {run.id!r} waited for its end", remedy="Enqueue it again under another id.")
     wait.seen = row is not None
     if is_over(store, id) or (wait.deadline is not None and now >= wait.deadline):
-        if name in run._letters:
-            run._read.append(name)
-            run._letters.pop(name)
+        run.letters.take(name)
         return _said(run, outcome_now(store, id))
     _sleep(run, name, wait, now)
     raise Waiting(run.id, f"the end of run {id!r}", wait.deadline)
 
 
-def _register(store: Host, run: Run, id: str) -> RunRow | None:
+def _register(store: Host, run: Attempt, id: str) -> RunRow | None:
     """Ask for a wake-up before the look that decides: whoever ends the run in between sees the letter, or the look sees the end."""
     row = store.backend.run(id)
     if row is not None and not is_over(store, id):
         try:
-            ask_to_be_told(store.backend, store.framer, run._open()[0], row)
+            ask_to_be_told(store.backend, store.framer, run.live()[0], row)
         except NotFound:  # it was deleted in this moment
             return None
     return row
 
 
-def _sleep(run: Run, name: str, wait: _Wait, now: int) -> None:
+def _sleep(run: Attempt, name: str, wait: _Wait, now: int) -> None:
     """Set the timer anew: the longer the wait, the rarer the looks."""
     pause = min(max(now - wait.began, _SOONEST), _LATEST) if wait.seen else _NOT_SEEN
     due = now + pause if wait.deadline is None else min(now + pause, wait.deadline)
-    body = run._store.framer.wrap(encode([wait.began, wait.deadline, wait.seen]))
-    with run._lock:
-        if name in run._letters:
-            run._read.append(name)
-        run._outgoing.append(Letter.make(run._open()[0].key, name, due, now, body))
+    with run.writer.lock:
+        if name in run.letters.waiting:
+            run.letters.read.append(name)
+        run.letters.send(name, due, [wait.began, wait.deadline, wait.seen], now)
 
 
-def _wait_of(letter: Letter | None) -> _Wait | None:
-    match decode(unwrap(letter.body)) if letter is not None else None:
+def _wait_of(letter: Letter | None, framer: Framer) -> _Wait | None:
+    match decode(framer.unwrap(letter.body)) if letter is not None else None:
         case [int() as began, int() | None as deadline, bool() as seen]:
             return _Wait(began, deadline, seen)
     return None
@@ -115,8 +114,8 @@ def outcome_now(store: Host, id: str) -> Outcome:
     return recorded(store, find_run(store.backend, id))
 
 
-def _said(run: Run, outcome: Outcome) -> dict[str, Any]:
-    error = None if outcome.error is None else run._error_body(cast(Exception, outcome.error))
+def _said(run: Attempt, outcome: Outcome) -> dict[str, Any]:
+    error = None if outcome.error is None else run.error_body(cast(Exception, outcome.error))
     return {"run": outcome.run, "status": str(outcome.status), "result": outcome.result, "error": error, "reason": outcome.reason}
 
 

@@ -14,8 +14,8 @@ from everstep.ids import check_id, new_id
 from everstep.queues.enqueue import Enqueued, Order, commit_of, order_of, place, refuse_other_run
 from everstep.runtime.child import child_id
 from everstep.runtime.driving_store import Host
+from everstep.runtime.engine.attempt import Attempt
 from everstep.runtime.engine.context import Frame, frame
-from everstep.runtime.run import Run
 from everstep.store.refs import find_run
 
 MOST = 10_000
@@ -38,7 +38,7 @@ def enqueue_many(
     if not found:
         return []
     here = frame.get()
-    if here is not None and here.ticket is None and isinstance(here.run, Run):
+    if here is not None and here.ticket is None and isinstance(here.run, Attempt):
         return _as_step(store, found, here)
     return _place_all(store, found, [new_id() if item.id is None else item.id for item in found])
 
@@ -98,7 +98,7 @@ def _as_step(store: Host, items: list[Item], here: Frame) -> list[Enqueued]:
         return [[made.id, made.new] for made in _place_all(store, items, ids)]
 
     digest = sha256(b"".join(item.order.name.encode() + item.order.about["input_digest"] for item in items)).digest()[:16]
-    made = here.run._called("enqueue_many", enqueue_many, (digest,), {})
+    made = here.run.called(False, "enqueue_many", enqueue_many, (digest,), {})
     return [Enqueued(run, item.order.task.queue, new, store) for item, (run, new) in zip(items, made, strict=True)]
 
 

@@ -9,8 +9,9 @@ import time
 from datetime import datetime, timedelta
 from typing import Any
 
+from everstep.backends.contract.capability import need
 from everstep.backends.contract.core import Commit
-from everstep.backends.contract.queues import LIMITS, START, Limits, Task
+from everstep.backends.contract.queues import LIMITS, START, Limits, Queues, Task
 from everstep.clock import clock
 from everstep.codec.values import encode
 from everstep.errors import AlreadyQueued, InvalidArgument, RunExists
@@ -22,10 +23,10 @@ from everstep.runtime import workflow as flows
 from everstep.runtime.child import child_id
 from everstep.runtime.driving_store import Host
 from everstep.runtime.engine import owner
+from everstep.runtime.engine.attempt import Attempt
 from everstep.runtime.engine.context import Frame, frame
-from everstep.runtime.engine.journal_writer import TROUBLE
+from everstep.runtime.engine.store_trouble import TROUBLE
 from everstep.runtime.outcome import Outcome
-from everstep.runtime.run import Run
 from everstep.store.query import check_text, to_meta
 from everstep.store.refs import find_run
 from everstep.store.views import when
@@ -64,7 +65,7 @@ class Enqueued(Shape, frozen=True):
             return awaiting.wait_inside(here, self.id, timeout)
         limit = None if timeout is None else time.monotonic() + timeout
         nap = 0.005
-        while not self._over() and (limit is None or time.monotonic() < limit):
+        while not self.is_over() and (limit is None or time.monotonic() < limit):
             time.sleep(nap if limit is None else max(0.0, min(nap, limit - time.monotonic())))
             nap = min(nap * 1.5, _LONGEST_NAP)
         return awaiting.outcome_now(self._store, self.id)
@@ -78,19 +79,20 @@ class Enqueued(Shape, frozen=True):
         import asyncio
 
         limit, nap = None if timeout is None else time.monotonic() + timeout, 0.005
-        while not await asyncio.to_thread(self._over) and (limit is None or time.monotonic() < limit):
+        while not await asyncio.to_thread(self.is_over) and (limit is None or time.monotonic() < limit):
             await asyncio.sleep(nap if limit is None else max(0.0, min(nap, limit - time.monotonic())))
             nap = min(nap * 1.5, _LONGEST_NAP)
         return await asyncio.to_thread(awaiting.outcome_now, self._store, self.id)
 
-    def _over(self) -> bool:
+    def is_over(self) -> bool:
+        """Whether the run has ended."""
         return awaiting.is_over(self._store, self.id)
 
 
 def _workflow_here() -> Frame | None:
     """Where the calling code is in a workflow, if it is in one and not inside of a step, which cannot be left halfway."""
     here = frame.get()
-    return here if here is not None and here.ticket is None and isinstance(here.run, Run) and here.run._mode.workflow else None
+    return here if here is not None and here.ticket is None and isinstance(here.run, Attempt) and here.run.options.workflow else None
 
 
 class Order(Shape, frozen=True):
@@ -113,6 +115,7 @@ def enqueue(
     delay: float | timedelta | None,
     connection: Any = None,
 ) -> Enqueued:
+    need(store.backend, Queues)
     order = order_of(store, function, args, kwargs, task, delay)
     if connection is not None:
         from everstep.queues.outbox import leave
@@ -120,7 +123,7 @@ def enqueue(
         leave(store, order, run := new_id() if id is None else check_id(id), connection)
         return Enqueued(run, task.queue, True, store)
     here = owner.place()
-    if here is not None and here.ticket is None and isinstance(here.run, Run):
+    if here is not None and here.ticket is None and isinstance(here.run, Attempt):
         return _as_step(store, order, id, here)
     return place(store, order, new_id() if id is None else check_id(id))
 
@@ -135,12 +138,12 @@ def _as_step(store: Host, order: Order, id: str | None, here: Frame) -> Enqueued
         try:
             made = place(store, order, child_id(inside.run.id, inside.ticket.address) if id is None else check_id(id))
         except TROUBLE as error:
-            if store is inside.run._store:
-                inside.run._met(error, step=True)
+            if store is inside.run.store:
+                inside.run.met(error, step=True)
             raise
         return made.id, made.new
 
-    run, new = here.run._called(f"enqueue:{order.name}", enqueue, (order.about["input_digest"],), {})
+    run, new = here.run.called(False, f"enqueue:{order.name}", enqueue, (order.about["input_digest"],), {})
     return Enqueued(run, order.task.queue, new, store)
 
 
@@ -172,6 +175,7 @@ def queues(store: Host, minutes: int) -> list[Queue]:
     if type(minutes) is not int or not 0 <= minutes <= _MOST:
         raise InvalidArgument(f"minutes must be an integer from 0 to {_MOST:,}, got {minutes!r:.60}")
     found = []
+    need(store.backend, Queues)
     for depth in store.backend.depths(minutes):
         oldest = None if depth.oldest is None else when(depth.oldest)
         taken, ended, failed, freed = (sum(minute[i] for minute in depth.minutes) for i in range(4))
@@ -197,7 +201,7 @@ def stored_input(store: Host, function: Any, args: tuple[Any, ...], kwargs: dict
         flow = flows.as_workflow(function)
         flows.refuse_misfit(flow, args, kwargs)
         return flows.as_stored(store, flow, args, kwargs)
-    return (args, kwargs) if store._mask is None else store._mask.call(lambda *_, **__: None, args, kwargs, function)
+    return (args, kwargs) if store.mask is None else store.mask.call(lambda *_, **__: None, args, kwargs, function)
 
 
 def check_queue(name: Any) -> str:
@@ -228,7 +232,7 @@ def commit_of(store: Host, order: Order, id: str) -> Commit:
     fields = {"workflow": order.name, "meta": to_meta({"queue": order.task.queue})}
     commit = store.first_commit(id, fields, order.about, order.chunks, status=Status.QUEUED.value)
     now = clock.now_us()
-    commit.letters = [Letter.make(commit.run.key, START, now + order.delay, now, store.framer.wrap(encode(None)))]
+    commit.letters = [Letter.make(commit.run.key, START, now + order.delay, now, store.framer.wrap(encode(None)), store.backend.seal)]
     commit.task = order.task
     return commit
 

@@ -18,10 +18,10 @@ from everstep.fields import replace
 from everstep.records import CHILD, Kind, RunRow, Status
 from everstep.runtime.driving_store import Host
 from everstep.runtime.engine.context import Frame, frame
-from everstep.runtime.engine.journal_writer import TROUBLE
+from everstep.runtime.engine.store_trouble import TROUBLE
 from everstep.runtime.limits.deaths import is_buried
 from everstep.runtime.outcome import Outcome, recorded
-from everstep.runtime.steps.drive import given_again
+from everstep.runtime.steps.lookup import given_again
 from everstep.runtime.workflow import Workflow, beginning, refuse_other, resume, start
 from everstep.store.journal.entries import said_in
 from everstep.store.load import newest_of
@@ -36,12 +36,12 @@ def child_of(flow: Workflow, here: Frame) -> Callable[..., Any]:
         except LeaseHeld as error:
             raise held(error) from error
         except TROUBLE as error:  # the child was given back, and so is its caller
-            here.run._met(error, step=True)
+            here.run.met(error, step=True)
             raise
         try:
             return settle(outcome)
         except Waiting as waiting:
-            raise here.run._stopped_by(waiting) from None
+            raise here.run.stopped_by(waiting) from None
 
     async def adrive(*args: Any, **kwargs: Any) -> Any:
         try:
@@ -50,7 +50,7 @@ def child_of(flow: Workflow, here: Frame) -> Callable[..., Any]:
         except LeaseHeld as error:
             raise held(error) from error
         except TROUBLE as error:
-            here.run._met(error, step=True)
+            here.run.met(error, step=True)
             raise
         return settle(outcome)
 
@@ -72,23 +72,23 @@ def _child(flow: Workflow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
     assert here is not None
     assert here.ticket is not None
     run, address = here.run, here.ticket.address
-    store = cast(Host, run._store)
+    store = cast(Host, run.store)
     id = child_id(run.id, address)
     token = frame.set(None)  # the child counts its own steps
     try:
         row = store.backend.run(id)
-        if run._dry:
+        if run.dry:
             return _validated(store, row, here)
         if row is not None:
             _refuse_stranger(store, row, run.id, flow, args, kwargs)
-        options = {"driven": True, "caller": run._account, "by_hand": run._mode.by_hand, "max_deaths": run._mode.max_deaths}
+        options = {"driven": True, "caller": run.account, "by_hand": run.options.by_hand, "max_deaths": run.options.max_deaths}
         if row is not None and row.status == Status.FAILED:
-            if not run._mode.by_hand and _was_given_up(store, row):
+            if not run.options.by_hand and _was_given_up(store, row):
                 return recorded(store, row)  # another try would kill this process, too
             return resume(store, id, None, "normal", False, options)
         if row is not None and _was_cancelled_by_caller(store, row):
             return resume(store, id, None, "normal", False, {**options, "revived": True})
-        fields = {"parent": run.id, "parent_number": CHILD, "session": run._open()[0].session}
+        fields = {"parent": run.id, "parent_number": CHILD, "session": run.live()[0].session}
         return start(store, flow, args, kwargs, id, {"fields": fields, **options})
     finally:
         frame.reset(token)
@@ -101,7 +101,7 @@ def cancel_child(run: Any, address: str) -> None:
     """Cancel the child run of a call that the program cancelled, if it has not ended. Done twice, it counts once."""
     from everstep.runtime.waits import control
 
-    store = cast(Host, run._store)
+    store = cast(Host, run.store)
     row = store.backend.run(child_id(run.id, address))
     if row is not None and row.parent == run.id and row.parent_number == CHILD:
         control.cancel_for_caller(store, row, CANCELLED_BY_CALLER)
@@ -111,7 +111,7 @@ def cancel_open_children(run: Any) -> None:
     """Cancel the child runs of a caller that returns without them."""
     from everstep.runtime.waits import control
 
-    store = cast(Host, run._store)
+    store = cast(Host, run.store)
     for status in (Status.RUNNING, Status.WAITING):
         for _, row in store.backend.runs(Query(parent=run.id, status=status.value)):
             if row.parent_number == CHILD:
@@ -153,7 +153,7 @@ async def _tell_later(run: Any, found: Any, known: Outcome) -> Outcome:
 
 def _tell(run: Any, found: Outcome, known: Outcome) -> Outcome:
     for one in found.report.differences:
-        run._report.differences.append(replace(one, address=f"{found.run}: {one.address}"))
+        run.report.differences.append(replace(one, address=f"{found.run}: {one.address}"))
     return known
 
 

@@ -15,16 +15,70 @@ from datetime import UTC, datetime
 from typing import Any, cast
 
 from everstep.codec.values import decode, encode
-from everstep.errors import Waiting
+from everstep.errors import InvalidArgument, Waiting
 from everstep.ids import new_id
 from everstep.records import Kind, Record
 from everstep.runtime.engine import owner
 from everstep.runtime.engine.context import Frame
 from everstep.runtime.report import Report
-from everstep.runtime.steps.drive import no_function
+from everstep.runtime.steps.call import no_function
 from everstep.runtime.steps.options import ABSENT, StepOptions, check_items
+from everstep.runtime.steps.retry import Retry, chance
 from everstep.runtime.waits.gates import NONE
 from everstep.store.views import Checkpoint
+
+
+class OffStep:
+    """Has what the ticket of `run.begin` has; nothing is recorded, so there is never a recorded end."""
+
+    recorded = False
+    again = False
+
+    def __init__(self, run: OffRun, name: str, retry: Retry | None):
+        self.address = name
+        self.key = run.step_key
+        self.attempt = 1
+        self._run = run
+        self._retry = retry
+        self._is_open = True
+
+    @property
+    def result(self) -> Any:
+        raise InvalidArgument(f"step {self.address} has no recorded end: it has to be run", remedy="Ask only where step.recorded is True.")
+
+    def usage(self, tokens: int = 0, cost: float = 0.0) -> None:
+        self._run.usage(tokens, cost)
+
+    def complete(self, result: Any) -> None:
+        self._end()
+
+    def fail(self, error: Exception) -> float | None:
+        self._end()
+        if self._retry is None or not self._retry.again(self.attempt, error):
+            return None
+        self._is_open = True
+        self.attempt += 1
+        return self._retry.delay_after(self.attempt - 1, chance())
+
+    def _end(self) -> None:
+        if not self._is_open:
+            raise InvalidArgument(f"step {self.address} has ended already", remedy="Call complete or fail once for each attempt.")
+        self._is_open = False
+        self._run.called(False, lambda: None, ABSENT, (), {})
+
+
+class AsyncOffStep(OffStep):
+    """The same, awaited."""
+
+    async def complete(self, result: Any) -> None:  # type: ignore[override]
+        self._end()
+
+    async def fail(self, error: Exception) -> float | None:  # type: ignore[override]
+        return super().fail(error)
+
+
+async def _given(step: AsyncOffStep) -> AsyncOffStep:
+    return step
 
 
 class OffRun:
@@ -39,7 +93,8 @@ class OffRun:
         self.state: Any = {} if state is None else decode(encode(state))
         self.report = Report(self.id)
         self.step_key = f"{self.id}-off"
-        self._root = Frame(cast(Any, self), self)
+        self.handle = self
+        self.root = Frame(cast(Any, self), self)
         self._began = time.monotonic()
         self._used: dict[str, float] = {"steps": 0, "tokens": 0, "cost": 0.0}
 
@@ -49,21 +104,21 @@ class OffRun:
         return {"seconds": time.monotonic() - self._began, **self._used}
 
     def __enter__(self) -> OffRun:
-        owner.enter(self._root)
+        owner.enter(self.root)
         return self
 
     def __exit__(self, *problem: Any) -> None:
-        owner.leave(self._root)
+        owner.leave(self.root)
 
     async def __aenter__(self) -> AsyncOffRun:
-        self._root.handle = handle = AsyncOffRun(self)
-        owner.enter(self._root)
+        self.root.handle = handle = AsyncOffRun(self)
+        owner.enter(self.root)
         return handle
 
     async def __aexit__(self, *problem: Any) -> None:
-        owner.leave(self._root)
+        owner.leave(self.root)
 
-    def _called(self, name: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def called(self, awaited: bool, name: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A decorated step, or a workflow inside another one."""
         self._used["steps"] += 1
         plain, options = getattr(name, "__everstep__", (name, None)) if function is ABSENT else (function, None)
@@ -90,13 +145,18 @@ class OffRun:
             return function(*args, **kwargs)
         return name(**kwargs) if function is ABSENT else name(function, *args, **kwargs)
 
+    def begin(self, name: str, /, *args: Any, key: Any = None, retry: Any = None, kind: str | None = None, **kwargs: Any) -> Any:
+        return OffStep(self, name, retry)
+
     def map(self, function: Callable[..., Any], items: Iterable[Any], concurrency: int = 8) -> list[Any]:
         return [self.step(function, item) for item in check_items(items)]
 
     def checkpoint(self, note: Any = None, tags: Any = (), meta: Any = None, state: Any = None) -> Checkpoint:
         if state is not None:
             self.state = state
-        return Checkpoint(Record(self.id, 0, Kind.CHECKPOINT.value, 0, time.time_ns() // 1000, 0, note, (), None, None, b"", b""))
+        return Checkpoint(
+            Record(self.id, 0, Kind.CHECKPOINT.value, 0, time.time_ns() // 1000, 0, note, (), None, None, None, None, b"", b"")
+        )
 
     def gate(self, name: str, ask: str | None = None, **options: Any) -> Any:
         condition = options.get("condition")
@@ -156,6 +216,9 @@ class AsyncOffRun:
     ) -> Any:
         result = self._run.step(name, function, *args, **kwargs)
         return await result if inspect.isawaitable(result) else result
+
+    def begin(self, name: str, /, *args: Any, key: Any = None, retry: Any = None, kind: str | None = None, **kwargs: Any) -> Any:
+        return _given(AsyncOffStep(self._run, name, retry))
 
     async def map(self, function: Callable[..., Any], items: Iterable[Any], concurrency: int = 8) -> list[Any]:
         return [await one if inspect.isawaitable(one) else one for one in self._run.map(function, items)]

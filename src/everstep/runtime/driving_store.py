@@ -15,12 +15,13 @@ from everstep.runtime.engine.leases import TTL_SECONDS, Keeper
 from everstep.runtime.hooks import Hooks
 from everstep.runtime.limits import signals
 from everstep.runtime.limits.policy import Policy, manual
+from everstep.runtime.observe import Observers
 from everstep.store.store import BaseStore
 from everstep.store.views import when
 from everstep.threads.guard import refuse_inside
 
 if TYPE_CHECKING:
-    from everstep.runtime.engine.driver import Driver
+    from everstep.runtime.engine.attempt import Attempt
     from everstep.runtime.engine.journal_writer import Durability
     from everstep.runtime.limits.budget import Budget
 
@@ -45,27 +46,28 @@ class Host(BaseStore):
         self.policy = manual if policy is None else Policy.parse(policy)
         self.enabled = enabled and not self.policy.off
         self.durability, self.budget, self.timeout = durability, budget, timeout
-        self._followers: WeakSet[Driver] = WeakSet()
+        self._followers: WeakSet[Attempt] = WeakSet()
         self._following = RLock()
         self._ends: list[Callable[[], None]] = []  # what else ends with the store
         self._named_ends: set[str] = set()
         super().__init__(backend, **options)
-        self.keeper = Keeper(backend, lease_seconds)
+        self.keeper = Keeper(self, lease_seconds)
         self.hook_registry = Hooks()
+        self.observers = Observers()
 
-    def _follow(self, run: Driver) -> None:
+    def follow(self, run: Attempt) -> None:
         """Have a run that chose no policy hear of it when that of the store changes."""
         with self._following:
             self._followers.add(run)
 
-    def _change_policy(self, policy: Policy) -> None:
+    def change_policy(self, policy: Policy) -> None:
         """What holds for the runs that chose none, also for those that are open."""
         with self._following:
             self.policy = policy
             for run in self._followers:
-                run._change_policy(policy)
+                run.change_policy(policy)
 
-    def _at_close(self, name: str, end: Callable[[], None]) -> None:
+    def at_close(self, name: str, end: Callable[[], None]) -> None:
         """Have something done when the store is closed, once for each name."""
         with self._following:
             if name not in self._named_ends:

@@ -39,19 +39,19 @@ from everstep.errors import (
 from everstep.ids import check_id, new_id
 from everstep.records import Kind, RunRow, Status
 from everstep.runtime.driving_store import Host
-from everstep.runtime.engine.driver import republish
-from everstep.runtime.engine.ending import end_of, stopped_by
-from everstep.runtime.engine.journal_writer import TROUBLE
+from everstep.runtime.engine.attempt import Attempt
+from everstep.runtime.engine.finish import end_of, stopped_by
 from everstep.runtime.engine.options import Mode, Replay, check_limits
 from everstep.runtime.engine.owner import place
-from everstep.runtime.engine.replay import content
+from everstep.runtime.engine.replay import content, republish
+from everstep.runtime.engine.store_trouble import TROUBLE
 from everstep.runtime.hooks import Hooks
 from everstep.runtime.limits import signals
 from everstep.runtime.limits.budget import Budget
 from everstep.runtime.limits.deaths import DEAD, MAX_DEATHS, give_back
 from everstep.runtime.limits.policy import Policy
 from everstep.runtime.outcome import DIFFERS, Outcome, recorded
-from everstep.runtime.run import Run
+from everstep.runtime.run import Run, attempt_of, give_result
 from everstep.runtime.steps.retry import Retry
 from everstep.store.journal.driven import driven, has_begun, may_drive
 from everstep.store.journal.results import load_result, result_body
@@ -112,11 +112,11 @@ class Workflow:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         here = place()
-        if here is None or not isinstance(here.run, Run):
+        if here is None or not isinstance(here.run, Attempt):
             return self.function(*args, **kwargs)
         from everstep.runtime.child import child_of
 
-        return here.handle._called(self.name, child_of(self, here), args, kwargs)
+        return here.run.called(here.awaits, self.name, child_of(self, here), args, kwargs)
 
 
 _known: dict[str, Workflow] = {}
@@ -184,7 +184,7 @@ def start(store: Host, function: Any, args: tuple[Any, ...], kwargs: dict[str, A
         **options, "about": about, "chunks": chunks, "seen": 1 if row is None else row.head_seq,
         "same": lambda digest: same_input(store, flow, args, kwargs, digest),
     }  # fmt: skip
-    return Attempt(store, flow, id or new_id(), args, kwargs, options, changed).drive()
+    return WorkflowAttempt(store, flow, id or new_id(), args, kwargs, options, changed).drive()
 
 
 def first_words(store: Host, name: str, stored: Stored, flow: Workflow | None = None) -> tuple[dict[str, Any], list[tuple[bytes, bytes]]]:
@@ -200,11 +200,11 @@ def first_words(store: Host, name: str, stored: Stored, flow: Workflow | None = 
 
 def as_stored(store: Host, flow: Workflow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Stored:
     """An input as this store keeps it."""
-    return (args, kwargs) if store._mask is None else store._mask.call(flow.function, args, kwargs, flow.name)
+    return (args, kwargs) if store.mask is None else store.mask.call(flow.function, args, kwargs, flow.name)
 
 
 def definition_of(store: Host, flow: Workflow) -> str:
-    return flow.definition if store._mask is None else store._mask.source(flow.definition)
+    return flow.definition if store.mask is None else store.mask.source(flow.definition)
 
 
 def digest_of(args: tuple[Any, ...], kwargs: dict[str, Any], name: str = "") -> bytes:
@@ -317,10 +317,12 @@ def _in_loop() -> bool:
 
 
 def resume(store: Host, run_id: str, from_step: str | None, replay: Replay, anyway: bool, options: dict[str, Any]) -> Any:
-    return attempt_of(store, run_id, from_step, replay, anyway, options).drive()
+    return resumed(store, run_id, from_step, replay, anyway, options).drive()
 
 
-def attempt_of(store: Host, run_id: str, from_step: str | None, replay: Replay, anyway: bool, options: dict[str, Any]) -> Attempt | _Ended:
+def resumed(
+    store: Host, run_id: str, from_step: str | None, replay: Replay, anyway: bool, options: dict[str, Any]
+) -> WorkflowAttempt | _Ended:
     """The attempt to resume a run. It has read from the store all that it needs to begin."""
     if replay not in get_args(Replay):  # also of a run that has ended: a misspelt validation must not look like a clean one
         raise InvalidArgument(f"replay must be one of {', '.join(get_args(Replay))}, got {replay!r:.60}")
@@ -342,7 +344,7 @@ def attempt_of(store: Host, run_id: str, from_step: str | None, replay: Replay, 
     elif row.status == Status.CANCELLED and replay != "validate" and not options.get("revived"):
         raise IllegalTransition(row.id, row.status, Status.RUNNING)
     args, kwargs = _input(store, row, said)
-    return Attempt(store, flow, row.id, args, kwargs, {**options, "replay": replay, "seen": row.head_seq}, changed)
+    return WorkflowAttempt(store, flow, row.id, args, kwargs, {**options, "replay": replay, "seen": row.head_seq}, changed)
 
 
 def _refuse_unknown_steps(store: Host, row: RunRow, accept: frozenset[str]) -> None:
@@ -355,7 +357,7 @@ def _refuse_unknown_steps(store: Host, row: RunRow, accept: frozenset[str]) -> N
         )
 
 
-def take_up(store: Host, claimed: Claimed, max_deaths: int = MAX_DEATHS) -> Attempt:
+def take_up(store: Host, claimed: Claimed, max_deaths: int = MAX_DEATHS) -> WorkflowAttempt:
     """The attempt to drive a run that a worker has claimed. If it can't be driven here, that is raised before anything is written, and the lease is released."""
     row = claimed.row
     assert row is not None
@@ -365,19 +367,19 @@ def take_up(store: Host, claimed: Claimed, max_deaths: int = MAX_DEATHS) -> Atte
         _refuse_version(store, row, flow, said)
         changed = definition_change(store, row, flow, said, False)
         args, kwargs = _input(store, row, said)
-        return Attempt(store, flow, row.id, args, kwargs, {"held": claimed, "max_deaths": max_deaths}, changed)
+        return WorkflowAttempt(store, flow, row.id, args, kwargs, {"held": claimed, "max_deaths": max_deaths}, changed)
     except BaseException:
         store.keeper.released()
         give_back(store, claimed)
         raise
 
 
-def recover(store: Host, run_id: str, max_deaths: int) -> Attempt | _Ended:
+def recover(store: Host, run_id: str, max_deaths: int) -> WorkflowAttempt | _Ended:
     """The attempt of a worker to resume a run outside of queues. A run of another version is left alone."""
     row = find_run(store.backend, run_id)
     said = beginning(store, row)
     _refuse_version(store, row, _workflow_of(row, said), said)
-    return attempt_of(store, run_id, None, "normal", False, {"max_deaths": max_deaths})
+    return resumed(store, run_id, None, "normal", False, {"max_deaths": max_deaths})
 
 
 def _refuse_version(store: Host, row: RunRow, flow: Workflow, said: dict[str, Any]) -> None:
@@ -466,7 +468,7 @@ class _Ended:
         return _ready(self._flow, self._outcome)
 
 
-class Attempt:
+class WorkflowAttempt:
     """One attempt to drive a run of a workflow forward."""
 
     def __init__(
@@ -493,10 +495,13 @@ class Attempt:
         self._validate = options.get("replay") == "validate"
         mode = Mode(hooks=store.hook_registry, workflow=True, **given)
         fields = {**(options.get("fields") or {}), "workflow": flow.name}
-        self.run = Run(store, store.keeper, id, None, options.get("durability") or store.durability, fields, mode)
-        if follows:
-            store._follow(self.run)
+        self._handle = Run(store, store.keeper, id, None, options.get("durability") or store.durability, fields, mode, follows)
         self._changed = changed
+
+    @property
+    def run(self) -> Attempt:
+        """The engine's side of it."""
+        return attempt_of(self._handle)
 
     def drive(self) -> Any:
         if not self._flow.is_async:
@@ -504,35 +509,34 @@ class Attempt:
         return self._async() if _in_loop() else asyncio.run(self._async())
 
     def _sync(self) -> Outcome:
-        run, error = self.run, None
+        handle, error = self._handle, None
         try:
-            run.__enter__()
-        except Interrupted:
-            return self._cancelled()
-        run.report.changed = self._changed
-        try:
-            run._give(self._flow.function(*self._args, **self._kwargs))
-        except BaseException as problem:  # noqa: BLE001 - it becomes the outcome, or is raised again
-            error = self._problem(problem)
-        error = end_of(run, error)
-        return self._outcome(error, _exit(run, error))
-
-    async def _async(self) -> Outcome:
-        from everstep.runtime.aio import AsyncRun
-
-        try:
-            handle, error = await AsyncRun.enter(self.run), None
+            handle.__enter__()
         except Interrupted:
             return self._cancelled()
         self.run.report.changed = self._changed
         try:
-            self.run._give(await self._flow.function(*self._args, **self._kwargs))
+            give_result(self.run, self._flow.function(*self._args, **self._kwargs))
+        except BaseException as problem:  # noqa: BLE001 - it becomes the outcome, or is raised again
+            error = self._problem(problem)
+        error = end_of(self.run, error)
+        return self._outcome(error, _exit(handle, error))
+
+    async def _async(self) -> Outcome:
+        error: BaseException | None = None
+        try:
+            await self._handle.__aenter__()
+        except Interrupted:
+            return self._cancelled()
+        self.run.report.changed = self._changed
+        try:
+            give_result(self.run, await self._flow.function(*self._args, **self._kwargs))
         except BaseException as problem:  # noqa: BLE001 - it becomes the outcome, or is raised again
             error = self._problem(problem)
         error = end_of(self.run, error)
         trouble: BaseException | None = None
         try:
-            await AsyncRun.leave(handle._run, type(error) if error else None, error, None)
+            await self._handle.__aexit__(type(error) if error else None, error, None)
         except BaseException as problem:  # noqa: BLE001 - raised by _outcome
             trouble = problem
         return self._outcome(error, trouble)
@@ -540,7 +544,7 @@ class Attempt:
     def _problem(self, problem: BaseException) -> BaseException | None:
         """What a workflow ended with. To end the process is for the program that started it; a worker has other runs to drive."""
         error = signals.told(self.run, stopped_by(problem))
-        if self.run._ear is None or isinstance(error, (Exception, Suspended)):
+        if self.run.ear is None or isinstance(error, (Exception, Suspended)):
             return error
         made = ExitInWorkflow(f"the workflow {self._flow.name!r} tried to end its worker ({type(error).__name__}: {error})")
         made.__cause__ = error
@@ -548,10 +552,10 @@ class Attempt:
 
     def _cancelled(self) -> Outcome:
         """The run was cancelled while its driver was dead, was driven between the look at it and the lease, or was given up for its deaths."""
-        assert self.run._row is not None
-        outcome = recorded(self._store, self.run._row, self.run.report)
-        if self.run._buried:
-            outcome.reason, outcome.report.deaths = DEAD, self.run._buried
+        assert self.run.row is not None
+        outcome = recorded(self._store, self.run.row, self.run.report)
+        if self.run.buried:
+            outcome.reason, outcome.report.deaths = DEAD, self.run.buried
         return outcome
 
     def _outcome(self, error: BaseException | None, trouble: BaseException | None) -> Outcome:
@@ -567,17 +571,17 @@ class Attempt:
             raise error
         if isinstance(error, Interrupted) and error.exit_code is not None:
             raise error  # a child run: its caller stops, too
-        failure = run._failure or (error if isinstance(error, LostLease) else None)
+        failure = run.failure or (error if isinstance(error, LostLease) else None)
         if failure is not None:
             raise resumable(run.id, failure) from failure
-        assert run._row is not None
+        assert run.row is not None
         if self._validate:
             return self._validated(error)
-        outcome = recorded(self._store, run._row, run.report)
+        outcome = recorded(self._store, run.row, run.report)
         if isinstance(error, Exception):
             outcome.error = error
         elif error is None and outcome.status == Status.SUCCEEDED:
-            outcome.result = run._result
+            outcome.result = run.result
         return outcome
 
     def _validated(self, error: BaseException | None) -> Outcome:
@@ -585,13 +589,13 @@ class Attempt:
         from everstep.runtime.steps import validate
 
         run = self.run
-        assert run._row is not None
+        assert run.row is not None
         validate.conclude(run, error)
-        outcome = Outcome(run._row.id, run._row.status, run._result, error if isinstance(error, Exception) else None, report=run.report)
+        outcome = Outcome(run.row.id, run.row.status, run.result, error if isinstance(error, Exception) else None, report=run.report)
         count = len(run.report.differences)
         if count:
             outcome.status = DIFFERS
-            outcome.reason = f"{count:,} difference{'s' if count > 1 else ''}; the run itself is unchanged, {run._row.status}"
+            outcome.reason = f"{count:,} difference{'s' if count > 1 else ''}; the run itself is unchanged, {run.row.status}"
         return outcome
 
 

@@ -16,6 +16,8 @@ way that led to a list, almost all its segments are the same. A container keeps 
 segments near a change are cut again.
 
 A base relies on no chunks but those that it writes and those that the base before it reaches. gc may free all others at any time.
+
+Uses the underscored attributes of tracked containers for the reason that `delta_builder` gives.
 """
 
 from __future__ import annotations

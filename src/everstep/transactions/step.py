@@ -10,17 +10,18 @@ from __future__ import annotations
 import inspect
 from contextlib import suppress
 from contextvars import ContextVar
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from ormsgpack import packb, unpackb
 
-from everstep.backends.contract.core import Commit
+from everstep.backends.contract.capability import has
+from everstep.backends.contract.core import Commit, Committed
 from everstep.backends.contract.transactions import Ledger, Session, Transaction, Transactional, Undone
 from everstep.clock import clock
-from everstep.codec.frame import unwrap
 from everstep.errors import (
     AttemptLost,
     Damaged,
@@ -32,17 +33,18 @@ from everstep.errors import (
     StoreUnreachable,
 )
 from everstep.fields import Shape
-from everstep.runtime.steps import drive
-from everstep.runtime.steps.drive import Unrecorded
+from everstep.runtime.steps.lookup import kept as count_kept
+from everstep.runtime.steps.record import after_step, succeeded
+from everstep.runtime.steps.ticket import Unrecorded
 from everstep.store.chain import Entry
 from everstep.store.journal.entries import SUCCEEDED, StepEntry, unpack_step
 from everstep.store.journal.results import show_input
 from everstep.transactions.ledger import address_of, open_ledger
 
 if TYPE_CHECKING:
-    from everstep.runtime.driving_store import Host
-    from everstep.runtime.engine.driver import Driver
-    from everstep.runtime.steps.drive import Ticket
+    from everstep.runtime.engine.attempt import Attempt
+    from everstep.runtime.steps.drive import Ways
+    from everstep.runtime.steps.ticket import Ticket
 
 inside: ContextVar[str | None] = ContextVar("everstep-transaction", default=None)
 """The address of the transactional step that this code is in."""
@@ -60,13 +62,8 @@ class TransactionalStep(Shape, frozen=True):
     def check(self, ticket: Ticket) -> None:
         check(ticket)
 
-    def attempt(self, ticket: Ticket) -> Any:
-        return transact(ticket)
-
-    async def attempt_async(self, ticket: Ticket, handle: Any) -> Any:
-        from everstep.transactions import astep
-
-        return await astep.transact(ticket, handle)
+    async def attempt(self, ticket: Ticket, ways: Ways) -> Any:
+        return await transact(ticket, ways)
 
     def skip(self, ticket: Ticket) -> None:
         close_to_earlier(ticket)
@@ -88,10 +85,10 @@ class InStore:
     def keep(self, ticket: Ticket) -> None:
         """Nothing is to be written before the commit."""
 
-    def commit(self, commit: Commit) -> None:
+    def commit(self, commit: Commit) -> Committed:
         transaction, self._transaction = self._transaction, None
         assert transaction is not None
-        transaction.commit(commit)
+        return transaction.commit(commit)
 
     def recorded(self, ticket: Ticket) -> None:
         """Nothing is left to be done after it."""
@@ -117,7 +114,7 @@ class Beside:
         """Commit the function's statements together with the result."""
         run, entry, session = ticket.run, ticket.entry, self._session
         assert entry is not None and session is not None  # noqa: PT018
-        content = run._store.framer.wrap(packb([entry.content, [list(chunk) for chunk in entry.chunks]]))
+        content = run.store.framer.wrap(packb([entry.content, [list(chunk) for chunk in entry.chunks]]))
         self._session, done = None, taken(self._ledger)
         try:
             session.commit(content, _digest(run, ticket.address, content), done)
@@ -125,16 +122,16 @@ class Beside:
             self._ledger.done.extend(done)
             raise
 
-    def commit(self, commit: Commit) -> None:
+    def commit(self, commit: Commit) -> Committed:
         raise NotImplementedError  # the record is committed where all others are
 
     def recorded(self, ticket: Ticket) -> None:
         """The journal has the record, or will have when the run is left: its row may go."""
-        row = ticket.run._open()[0].key, ticket.address
-        if ticket.run._durability == "sync":
+        row = ticket.run.live()[0].key, ticket.address
+        if ticket.run.writer.is_sync:
             self._ledger.done.append(row)
         else:
-            ticket.run._rows.append((self._ledger, row))
+            ticket.run.at_end.append(partial(self._ledger.done.append, row))
 
     def rollback(self, abandoned: bool = False) -> None:
         session, self._session = self._session, None
@@ -156,13 +153,13 @@ def taken(ledger: Ledger) -> list[tuple[bytes, str]]:
 
 def check(ticket: Ticket) -> None:
     """Refuse what makes no sense, before anything is written down about the step."""
-    outer, place, url = inside.get(), ticket.options.transactional.place, ticket.run._store.backend.url
+    outer, place, url = inside.get(), ticket.options.transactional.place, ticket.run.store.backend.url
     if outer is not None:
         raise InvalidArgument(
             f"transactional step {ticket.address} is called inside transactional step {outer}",
             remedy="Call it after that one, or make it a plain function that is given the connection.",
         )
-    if place is True and not isinstance(ticket.run._store.backend, Transactional):
+    if place is True and not has(ticket.run.store.backend, Transactional):
         raise InvalidArgument(f"the store {url} cannot hold tables of yours", remedy=_WHERE)
     if place is not True:
         _refuse_store(url, place)
@@ -196,9 +193,9 @@ def open_work(ticket: Ticket) -> Work:
 def _open_work(ticket: Ticket) -> Work:
     run, place = ticket.run, ticket.options.transactional.place
     if place is True:
-        backend: Any = run._store.backend
+        backend: Any = run.store.backend
         return InStore(backend.transaction())
-    ledger, (row, _) = _entered(run, place), run._open()
+    ledger, (row, _) = _entered(run, place), run.live()
     session = ledger.begin(row.key, row.id, row.epoch, ticket.address)
     try:
         return Beside(ledger, session, ticket)
@@ -207,13 +204,13 @@ def _open_work(ticket: Ticket) -> Work:
         raise
 
 
-def _entered(run: Driver, place: str) -> Ledger:
+def _entered(run: Attempt, place: str) -> Ledger:
     """The ledger of a database, from now on closed to earlier attempts at this run."""
-    ledger, (row, _) = open_ledger(place), run._open()
-    if place not in run._entered:
+    ledger, (row, _) = open_ledger(place), run.live()
+    if place not in run.databases:
         ledger.enter(row.key, row.id, row.epoch, lambda address: _is_recorded(run, address))
-        run._entered.add(place)
-        cast("Host", run._store)._at_close(place, lambda: _tidy(ledger))
+        run.databases.add(place)
+        run.store.at_close(place, lambda: _tidy(ledger))
     return ledger
 
 
@@ -232,34 +229,44 @@ def _tidy(ledger: Ledger) -> None:
     ledger.rest()
 
 
-def _is_recorded(run: Driver, address: str) -> bool:
-    found = run._played.entries.get(address)
+def _is_recorded(run: Attempt, address: str) -> bool:
+    found = run.replay.entries.get(address)
     return found is not None and found.entry.status == SUCCEEDED
 
 
-def transact(ticket: Ticket) -> Any:
-    """One attempt at a transactional step, in this thread. An error of the function or of its database is raised as it is."""
-    work = ticket.work = open_work(ticket)
+async def transact(ticket: Ticket, ways: Ways) -> Any:
+    """One attempt at a transactional step. An error of the function or of its database is raised as it is.
+
+    In a task, all that waits for a database goes to threads; a function that is async has its statements in the event loop.
+    """
+    work: Work = await ways.apart(open_work, ticket, undo=lambda opened: opened.rollback())
+    ticket.work = work
     try:
-        result = None if work.kept is not None else call_inside(ticket)
+        result = None if work.kept is not None else await call_inside(ticket, ways)
     except BaseException as error:
         lost = lost_store(ticket, work)
-        ticket.undo(error)
+        await ways.apart(ticket.undo, error)
         if lost is not None and isinstance(error, Exception):
             raise Unrecorded(lost) from error
         raise
     try:
         if work.kept is not None:
-            return adopt(ticket, work)
-        keep(ticket, work, result)
-        ticket.run._write_step(ticket, None)
+            return await adopt(ticket, work, ways)
+        await ways.apart(keep, ticket, work, result)
+        await (ways.write_inside(ticket) if work.inside else _write(ticket, ways))
     except AttemptLost:
-        take_away(ticket)
+        await ways.apart(take_away, ticket)
         raise
     except Exception as error:
-        raise trouble(ticket, error) from error
+        raise await ways.apart(trouble, ticket, error) from error
     work.recorded(ticket)
     return result
+
+
+async def _write(ticket: Ticket, ways: Ways) -> None:
+    """Make the result durable where all others are."""
+    commit = await ways.commit(ticket, ticket.run.saves.due(ticket, None))
+    after_step(ticket, None, commit)
 
 
 def take_away(ticket: Ticket) -> None:
@@ -269,17 +276,18 @@ def take_away(ticket: Ticket) -> None:
         work.rollback()
 
 
-def call_inside(ticket: Ticket) -> Any:
+async def call_inside(ticket: Ticket, ways: Ways) -> Any:
     token = inside.set(ticket.address)
     try:
-        return drive.call_once(ticket)
+        return await ways.call(ticket)
     finally:
-        inside.reset(token)
+        with suppress(ValueError):  # a coroutine that nobody waits for is closed in another context, see `context.leave`
+            inside.reset(token)
 
 
 def keep(ticket: Ticket, work: Work, result: Any) -> None:
     """Put up the record of a result, and commit it beside the function's statements where they are not in the store's database."""
-    drive.succeeded(ticket, result)
+    succeeded(ticket, result)
     work.keep(ticket)
 
 
@@ -293,20 +301,20 @@ def lost_store(ticket: Ticket, work: Work) -> StoreError | None:
     """Whether the connection to the store's own server was lost inside of a step: then the step did not fail. Only the server or the network ends it."""
     if not work.inside or not work.connection.closed:
         return None
-    url = ticket.run._store.backend.url
+    url = ticket.run.store.backend.url
     return StoreUnreachable(f"{url}: the connection was lost in step {ticket.address}; nothing of its transaction was written").of(url)
 
 
-def adopt(ticket: Ticket, work: Work) -> Any:
+async def adopt(ticket: Ticket, work: Work, ways: Ways) -> Any:
     """The function's statements hold already: take the result that was committed with them."""
-    take_kept(ticket, work)
-    ticket.run._write_step(ticket, None)
-    return adopted(ticket, work)
-
-
-def take_kept(ticket: Ticket, work: Work) -> None:
     work.rollback()
     ticket.work, ticket.entry = None, _of_row(work)[1]
+    await _write(ticket, ways)
+    run, step = ticket.run, _of_row(work)[0]
+    run.report.executed -= 1  # nothing was run
+    count_kept(run, ticket.address, step)
+    work.recorded(ticket)
+    return run.replay.loaded(step)
 
 
 def _of_row(work: Work) -> tuple[StepEntry, Entry]:
@@ -314,16 +322,8 @@ def _of_row(work: Work) -> tuple[StepEntry, Entry]:
     return work.kept
 
 
-def adopted(ticket: Ticket, work: Work) -> Any:
-    run, step = ticket.run, _of_row(work)[0]
-    run._report.executed -= 1  # nothing was run
-    run._kept(ticket.address, step)
-    work.recorded(ticket)
-    return run._loaded(step)
-
-
-def _digest(run: Driver, address: str, content: bytes) -> bytes:
-    return sha256(b"everstep step 1\0" + run._open()[0].key + address.encode() + b"\0" + content).digest()
+def _digest(run: Attempt, address: str, content: bytes) -> bytes:
+    return sha256(b"everstep step 1\0" + run.live()[0].key + address.encode() + b"\0" + content).digest()
 
 
 def _opened(ledger: Ledger, kept: tuple[bytes, bytes], ticket: Ticket) -> tuple[StepEntry, Entry]:
@@ -335,10 +335,10 @@ def _opened(ledger: Ledger, kept: tuple[bytes, bytes], ticket: Ticket) -> tuple[
             f"the row of step {address} of run {run.id!r} in everstep_steps of {ledger.url} does not match its digest",
             remedy="What the step wrote holds. Restore the row from a backup, or say what the step returned: store.skip(run_id, step, result).",
         )
-    packed, chunks = unpackb(unwrap(content))
+    packed, chunks = unpackb(run.store.framer.unwrap(content))
     step = unpack_step(packed)
-    if step.digest != ticket.digest and step.digest and ticket.digest and address not in run._accept:
-        raise run._diverge(address, show_input(step.input), show_input(ticket.input))
+    if step.digest != ticket.digest and step.digest and ticket.digest and address not in run.options.accept:
+        raise run.diverge(address, show_input(step.input), show_input(ticket.input))
     return step, Entry("step", packed, address, [(bytes(name), bytes(frame)) for name, frame in chunks])
 
 

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from everstep.fields import Shape
-from everstep.runtime.waits.answer_schema import check, to_schema
+from everstep.runtime.waits.answer_check import check
+from everstep.runtime.waits.answer_schema import to_schema
 from everstep.yaml.nodes import Node, Reader, describe
 from everstep.yaml.value import Value, read_expression, read_value
 

@@ -14,7 +14,8 @@ from everstep.fields import Shape
 from everstep.runtime.limits.budget import Budget
 from everstep.runtime.limits.policy import Policy
 from everstep.runtime.steps.retry import Retry
-from everstep.runtime.waits.answer_schema import check, to_schema
+from everstep.runtime.waits.answer_check import check
+from everstep.runtime.waits.answer_schema import to_schema
 from everstep.yaml.nodes import Node, Reader, describe, read
 from everstep.yaml.plan import References, check_jumps, ordered, steps_of
 from everstep.yaml.step import ID, NAME, Entry, Step, read_entry, read_retry

@@ -17,9 +17,11 @@ from everstep.expressions.values import as_text
 from everstep.runtime.disabled import OffRun
 from everstep.runtime.engine.context import Frame, frame
 from everstep.runtime.engine.owner import within
-from everstep.runtime.run import Run
-from everstep.runtime.steps.drive import begin, drive
+from everstep.runtime.run import Run, attempt_of
+from everstep.runtime.steps.call import begin
+from everstep.runtime.steps.drive import drive
 from everstep.runtime.steps.options import StepOptions
+from everstep.runtime.steps.record import take_along
 from everstep.store.journal.entries import SUCCEEDED
 from everstep.yaml.action import Command
 from everstep.yaml.scope import SKIPPED, Ended, Scope
@@ -56,23 +58,24 @@ class Calls:
             function = _keeping(function, keep)
         if isinstance(self._run, OffRun):
             return partial(_finished, function, arguments)
-        return partial(drive, begin(self._run, _here(self._run), step.id, function, (), arguments, given))
+        return partial(drive, begin(attempt_of(self._run), _here(self._run), step.id, function, (), arguments, given))
 
     def skip(self, step: Step, why: str) -> Ended:
         """Record that a step was skipped, with the next commit: should that be lost, the next attempt decides the same again."""
         run = self._run
         if isinstance(run, OffRun):
             return SKIPPED
-        ticket = begin(run, _here(run), step.id, _nothing, ("skipped",), {}, {})  # no call has this input, so each is told from the other
-        if run._dry:
+        ticket = begin(
+            attempt_of(run), _here(run), step.id, _nothing, ("skipped",), {}, {}
+        )  # no call has this input, so each is told from the other
+        if ticket.run.dry:
             from everstep.runtime.steps import validate
 
             validate.skipped(ticket)
         elif ticket.found is None:
             ticket.started = clock.now_us()
-            with run._lock:
-                ticket.record(SUCCEEDED, flags={"skipped": True, "why": why})
-                run._take_up(ticket)
+            ticket.record(SUCCEEDED, flags={"skipped": True, "why": why})
+            take_along(ticket)
         return SKIPPED
 
     def _evaluated(self, values: Mapping[str, Any], what: str, names: Mapping[str, Any]) -> dict[str, Any]:
@@ -107,7 +110,8 @@ class Calls:
 
 
 def _here(run: Run) -> Frame:
-    return within(run) or run._root
+    attempt = attempt_of(run)
+    return within(attempt) or attempt.root
 
 
 def _keeping(function: Any, keep: Keep) -> Any:

@@ -24,6 +24,14 @@ def is_full(error: BaseException, system_errno: int) -> bool:
     return isinstance(error, apsw.IOError) and getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_WRITE and system_errno in NO_SPACE
 
 
+class Halfway(Exception):
+    """A refusal that came after a part of its work was written. Not an error of ours: the writer takes those for refusals that wrote nothing."""
+
+    def __init__(self, refusal: EverstepError):
+        super().__init__(str(refusal))
+        self.refusal = refusal
+
+
 def write_error(error: BaseException, path: str, system_errno: int = 0) -> BaseException:
     """What to raise for an error that came before COMMIT."""
     return _placed(_write_error(error, path, system_errno), path)
@@ -39,6 +47,8 @@ def _placed(meaning: BaseException, path: str) -> BaseException:
 
 
 def _write_error(error: BaseException, path: str, system_errno: int) -> BaseException:
+    if isinstance(error, Halfway):
+        return error.refusal
     if isinstance(error, EverstepError) or not isinstance(error, Exception):
         return error
     if is_full(error, system_errno):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,10 +11,14 @@ from everstep.cli.app import App, interactive
 from everstep.cli.args.naming import to_change
 from everstep.cli.draw.text import ago, cell, safe
 
+if TYPE_CHECKING:
+    from everstep.api import Store
+    from everstep.store.views import RunInfo
+
 MANY = 20
 
 
-def run_of(app: App, store: Any, given: str | None, what: str, fits: Any) -> str:
+def run_of(app: App, store: Store, given: str | None, what: str, fits: Callable[[RunInfo], object]) -> str:
     """Return the run that was named, by its exact id, or the one that a person picks."""
     if given is not None:
         return to_change(store, given)
@@ -28,10 +32,10 @@ def run_of(app: App, store: Any, given: str | None, what: str, fits: Any) -> str
     return pick(app, found, what)
 
 
-def pick(app: App, runs: Sequence[Any], what: str) -> str:
+def pick(app: App, runs: Sequence[RunInfo], what: str) -> str:
     """The run that a person picks from a numbered list."""
     for number, run in enumerate(runs, 1):
-        about = f"{run.status:<10} {cell(run.workflow or '', 24):<24} {ago(run.updated_at):>12}  {cell(app.hidden(run.note) or '', 40)}"
+        about = f"{run.status:<10} {cell(run.workflow or '', 24):<24} {ago(run.updated_at):>12}  {cell(app.mask(run.note) or '', 40)}"
         app.out.say(f"{number:>3}  {safe(run.id):<20} {about}".rstrip())
     number = click.prompt(f"Which one to {what}", type=click.IntRange(1, len(runs)), default=1, err=True)
     return str(runs[number - 1].id)

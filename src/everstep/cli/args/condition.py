@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from everstep.cli.draw.values import fields_of, opened
 from everstep.errors import InvalidArgument
 from everstep.expressions.parser import parse
 from everstep.expressions.values import ExpressionError
+from everstep.views.stored.values import fields_of, opened
 
 
 class Condition:

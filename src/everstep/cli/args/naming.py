@@ -6,20 +6,23 @@ Commands that only read take a beginning that one id alone has, or @last, and sa
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
-from everstep.backends.contract.core import Query
 from everstep.cli.app import App, interactive
 from everstep.errors import AmbiguousRef, NotFound
 from everstep.ids import parse_ref
+from everstep.store.lookup import ids_like, last_written
+
+if TYPE_CHECKING:
+    from everstep.api import Store
 
 _SHOWN = 8
 _LAST = "@last"
 
 
-def to_read(app: App, store: Any, ref: str) -> str:
+def to_read(app: App, store: Store, ref: str) -> str:
     """Return the ref with the exact id of its run, for a command that changes nothing."""
     run, rest = _split(ref)
     candidates = _candidates(store, run)
@@ -32,7 +35,7 @@ def to_read(app: App, store: Any, ref: str) -> str:
     return candidates[0] + rest
 
 
-def to_change(store: Any, ref: str) -> str:
+def to_change(store: Store, ref: str) -> str:
     """Return the ref if its run exists. Otherwise ask the person at the terminal about the one similar run, or refuse."""
     run, rest = _split(ref)
     candidates = _candidates(store, run)
@@ -50,13 +53,11 @@ def _split(ref: str) -> tuple[str, str]:
     return run, ref[len(run) :]
 
 
-def _candidates(store: Any, run: str) -> list[str]:
+def _candidates(store: Store, run: str) -> list[str]:
     """Return the ids that may be meant: the exact one alone if it exists, otherwise those that begin so."""
     if run == _LAST:
-        last = store.backend.manifest().last
+        last = last_written(store)
         if last is None:
             raise NotFound(f"the store has no run yet, so {_LAST} names none")
         return [last]
-    if store.backend.run(run) is not None:
-        return [run]
-    return [row.id for _, row in store.backend.runs(Query(prefix=run, limit=_SHOWN + 1))]
+    return ids_like(store, run, _SHOWN + 1)

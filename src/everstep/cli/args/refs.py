@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 from click.shell_completion import CompletionItem
 
 from everstep.cli.app import App
 from everstep.cli.draw.text import cell
+
+if TYPE_CHECKING:
+    from everstep.api import Store
+    from everstep.queues.schedules import Schedule
+    from everstep.store.gates import Gate
+    from everstep.store.views import RunInfo
 
 _MOST = 50
 
@@ -62,7 +68,7 @@ class ScheduleArgument(click.ParamType[str]):
         return [CompletionItem(one.name, help=cell(f"{one.cron} {one.workflow}", 60)) for one in found if one.name.startswith(incomplete)]
 
 
-def found(ctx: click.Context, beginning: str) -> list[Any]:
+def found(ctx: click.Context, beginning: str) -> list[RunInfo]:
     """Runs whose ids begin so. Completion never says what is wrong: it has nowhere to."""
     try:
         with _opened(ctx) as store:
@@ -80,7 +86,7 @@ def checkpoints(ctx: click.Context, run: str) -> list[str]:
         return []
 
 
-def gates(ctx: click.Context) -> list[Any]:
+def gates(ctx: click.Context) -> list[Gate]:
     """The gates that the run which was named waits at."""
     try:
         with _opened(ctx) as store:
@@ -97,7 +103,7 @@ def queues(ctx: click.Context) -> list[str]:
         return []
 
 
-def schedules(ctx: click.Context) -> list[Any]:
+def schedules(ctx: click.Context) -> list[Schedule]:
     try:
         with _opened(ctx) as store:
             return list(store.schedules())
@@ -105,7 +111,7 @@ def schedules(ctx: click.Context) -> list[Any]:
         return []
 
 
-def _opened(ctx: click.Context) -> Any:
+def _opened(ctx: click.Context) -> Store:
     return App(ctx.params.get("store"), False, "never", True, False, ctx.params.get("config")).open()
 
 

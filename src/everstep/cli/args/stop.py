@@ -8,7 +8,8 @@ from everstep.cli.app import App
 from everstep.cli.app import command as make
 from everstep.cli.args.naming import to_change
 from everstep.cli.args.refs import RUN
-from everstep.cli.views import json as facts
+from everstep.views.json import to_json
+from everstep.views.runs import run_view
 
 
 def stop_command(name: str, sentence: str) -> click.Command:
@@ -23,7 +24,7 @@ def stop_command(name: str, sentence: str) -> click.Command:
             getattr(store, name)(run, reason)
             found = store.get(run)
         if app.out.as_json:
-            app.out.data(name, {"run": facts.of_run(found, app.hidden)})
+            app.out.data(name, {"run": to_json(run_view(found, app.mask))})
         else:
             app.out.say(f"{found.id}: asked; its process stops at its next step" if found.open else f"{found.id}: {found.status}")
 

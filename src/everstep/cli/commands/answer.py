@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from everstep.cli.app import App, interactive
@@ -14,8 +12,11 @@ from everstep.cli.args.refs import GATE, RUN
 from everstep.cli.draw.hints import who_goes_on
 from everstep.cli.draw.text import cell, safe
 from everstep.cli.draw.values import shown
-from everstep.cli.views import json as facts
 from everstep.errors import NotFound
+from everstep.store.gates import Gate
+from everstep.views.json import to_json
+from everstep.views.queues import place
+from everstep.views.run import gate_view
 
 
 @make("answer")
@@ -38,34 +39,34 @@ def command(app: App, run: str, gate: str | None, value: str | None, by: str | N
         answer = value if as_text else workflow_target.value_of(value)
         store.answer(run, gate, answer, by=by, early=early)
         found = store.get(run)
-        is_queued = store.backend.place(found.id) is not None
+        is_queued = place(store, app.mask, found.id) is not None
     if app.out.as_json:
         app.out.data("answer", {"run": found.id, "gate": gate, "value": answer})
     app.out.say(f"answered; {'a worker' if is_queued else who_goes_on(app, found)} goes on with it", "dim")
 
 
-def _list(app: App, run: str, waiting: list[Any]) -> None:
+def _list(app: App, run: str, waiting: list[Gate]) -> None:
     if app.out.as_json:
-        app.out.data("gates", [facts.of_gate(gate, app.hidden) for gate in waiting])
+        app.out.data("gates", to_json([gate_view(gate, app.mask) for gate in waiting]))
         return
     if not waiting:
         raise NotFound(f"run {run!r} waits at no gate", remedy="everstep show RUN tells how it stands.")
     for gate in waiting:
         choices = f" ({_choices(app, gate)})" if gate.choices else ""
-        app.out.line(f"{safe(gate.name)}: {cell(app.hidden(gate.ask) or '', 400)}{choices}")
+        app.out.line(f"{safe(gate.name)}: {cell(app.mask(gate.ask) or '', 400)}{choices}")
 
 
-def _ask(app: App, gate: str, waiting: list[Any]) -> str:
+def _ask(app: App, gate: str, waiting: list[Gate]) -> str:
     if not interactive():
         raise click.UsageError("Missing argument 'VALUE'. Give the answer.")
     found = next((one for one in waiting if gate in (one.name, one.address)), None)
     if found is not None:
-        app.out.say(cell(app.hidden(found.ask) or "", 400))
+        app.out.say(cell(app.mask(found.ask) or "", 400))
     if found is None or not found.choices:
         return str(click.prompt("Answer", err=True))
     app.out.say(f"one of {_choices(app, found)}")  # click would print them as they are
     return str(click.prompt("Answer", type=click.Choice([str(choice) for choice in found.choices]), show_choices=False, err=True))
 
 
-def _choices(app: App, gate: Any) -> str:
-    return " | ".join(shown(app.hidden(choice), 40) for choice in gate.choices)
+def _choices(app: App, gate: Gate) -> str:
+    return " | ".join(shown(app.mask(choice), 40) for choice in gate.choices or ())

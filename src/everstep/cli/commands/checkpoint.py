@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,10 +11,16 @@ from everstep.cli.app import App
 from everstep.cli.app import command as make
 from everstep.cli.args import workflow_target
 from everstep.cli.args.refs import RUN
-from everstep.cli.args.tagged_json import reconciled
-from everstep.cli.views import json as facts
 from everstep.errors import InvalidArgument, LimitExceeded, Unstorable, Waiting
+from everstep.store.lookup import known
 from everstep.store.query import check_note, check_tags, to_meta
+from everstep.views.json import to_json
+from everstep.views.run import checkpoint_view
+from everstep.views.stored.tagged_json import reconciled
+
+if TYPE_CHECKING:
+    from everstep.api import Store
+    from everstep.store.views import Checkpoint
 
 
 @make("checkpoint")
@@ -36,19 +42,19 @@ def command(app: App, run: str, file: str, note: str | None, tags: tuple[str, ..
         one = _save(store, run, state, {"note": note, "tags": tags, "meta": pairs or None}, done)
         one = store.checkpoint(one.ref)
     if app.out.as_json:
-        app.out.data("checkpoint", facts.of_checkpoint(one, app.hidden))
+        app.out.data("checkpoint", to_json(checkpoint_view(one, app.mask)))
     else:
         app.out.line(one.ref)
 
 
-def _state(store: Any, run: str, given: Any) -> Any:
+def _state(store: Store, run: str, given: Any) -> Any:
     """The state that a script means: parts that it only passed on, as `restore` printed them, stay what they were."""
-    known = store.backend.run(run)
-    stored = store.load(run) if known is not None and known.checkpoints else None
+    before = known(store, run)
+    stored = store.load(run) if before is not None and before.checkpoints else None
     return reconciled(stored, given)
 
 
-def _save(store: Any, run: str, state: Any, about: dict[str, Any], done: bool) -> Any:
+def _save(store: Store, run: str, state: Any, about: dict[str, Any], done: bool) -> Checkpoint:
     """Save, and leave the run waiting for what the script saves next, unless that was the last one. A state that is refused leaves it so, too."""
     one, refused = None, None
     with suppress(Waiting), store.run(run) as opened:
@@ -62,4 +68,5 @@ def _save(store: Any, run: str, state: Any, about: dict[str, Any], done: bool) -
             raise Waiting(opened.id, "its next checkpoint")
     if refused is not None:
         raise refused
+    assert one is not None
     return one

@@ -10,9 +10,10 @@ from everstep.cli.app import App, confirm_or_stop
 from everstep.cli.app import command as make
 from everstep.cli.args.retention_options import chosen, retention_options
 from everstep.cli.args.times import SPAN
-from everstep.cli.commands.gc import of_collected
-from everstep.cli.commands.prune import of_plan, print_plan
+from everstep.cli.commands.prune import print_plan
 from everstep.cli.draw.text import plural, safe, size
+from everstep.views.json import to_json
+from everstep.views.upkeep import cleanup_view
 
 
 @make("cleanup")
@@ -30,10 +31,7 @@ def command(app: App, seconds: float | None, dry_run: bool, yes: bool, **given: 
                 return 1
         found = store.cleanup(retention, dry_run=dry_run, seconds=seconds)
     if app.out.as_json:
-        deleted = [{"run": one.run, "bytes": one.bytes, "reason": one.reason} for one in found.deleted]
-        app.out.data(
-            "cleanup", {"dry_run": dry_run, "deleted": deleted, "pruned": of_plan(found.pruned), "collected": of_collected(found.collected)}
-        )
+        app.out.data("cleanup", to_json(cleanup_view(found, dry_run)))
         return 0
     for one in found.deleted:
         app.out.line(f"{one.run}  {size(one.bytes)}  {safe(one.reason)}")

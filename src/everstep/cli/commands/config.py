@@ -10,9 +10,10 @@ from everstep.cli import exit_codes
 from everstep.cli.app import App
 from everstep.cli.app import command as make
 from everstep.cli.draw.text import plural, safe
-from everstep.cli.draw.values import shown, to_json
+from everstep.cli.draw.values import shown
 from everstep.cli.files import replace
 from everstep.errors import NotFound
+from everstep.views.stored.values import as_json
 
 
 @click.group("config")
@@ -28,9 +29,9 @@ def show(app: App, key: str | None) -> None:
     if key is not None and key not in values:
         raise NotFound(f"there is no setting {key!r:.100}", remedy="everstep config show lists them all.")
     chosen = values if key is None else {key: values[key]}
-    hidden = {name: app.hidden({name.rpartition(".")[2]: one.value})[name.rpartition(".")[2]] for name, one in chosen.items()}
+    hidden = {name: app.mask({name.rpartition(".")[2]: one.value})[name.rpartition(".")[2]] for name, one in chosen.items()}
     if app.out.as_json:
-        app.out.data("config", {name: {"value": to_json(hidden[name]), "origin": one.origin} for name, one in chosen.items()})
+        app.out.data("config", {name: {"value": as_json(hidden[name]), "origin": one.origin} for name, one in chosen.items()})
         return
     app.out.table(("KEY", "VALUE", "FROM"), [(name, shown(hidden[name], 60), safe(one.origin)) for name, one in chosen.items()])
 

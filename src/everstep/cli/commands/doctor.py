@@ -7,6 +7,8 @@ from everstep.cli.app import App
 from everstep.cli.app import command as make
 from everstep.cli.draw.text import safe
 from everstep.cli.failures import in_commands
+from everstep.views.health import doctor
+from everstep.views.json import to_json
 
 _SIGNS = {"ok": ("✓", "green"), "warn": ("!", "yellow"), "bad": ("✗", "red")}
 
@@ -15,12 +17,11 @@ _SIGNS = {"ok": ("✓", "green"), "warn": ("!", "yellow"), "bad": ("✗", "red")
 def command(app: App) -> int:
     """Report unsafe settings and leftovers. Ends with 6 if there is something to do."""
     with app.open() as store:
-        found = store.doctor()
+        found = doctor(store, app.mask)
     if app.out.as_json:
-        data = [{"level": one.level, "name": one.name, "sentence": one.sentence, "remedy": one.remedy} for one in found]
-        app.out.data("doctor", {"level": found.level, "findings": data})
+        app.out.data("doctor", to_json(found))
         return exit_codes.OK if found.ok else exit_codes.FOUND
-    for one in found:
+    for one in found.findings:
         sign, colour = _SIGNS[one.level]
         app.out.line(f"{app.out.style(sign, colour)} {app.out.style(safe(one.name), 'bold')}: {safe(one.sentence)}")
         if one.remedy:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,6 +15,10 @@ from everstep.cli.args.times import SPAN
 from everstep.cli.args.workflow_args import arguments_of, workflow_of
 from everstep.cli.draw import run_outcome
 from everstep.cli.draw.text import duration, plural, safe
+
+if TYPE_CHECKING:
+    from everstep.queues.enqueue import Enqueued
+    from everstep.runtime.outcome import Outcome
 
 _OPTIONS = ("id", "queue", "priority", "delay", "key", "dedupe", "connection")
 
@@ -83,19 +87,19 @@ def _enqueue_batch(app: App, workflow: str | None, misfit: bool, options: dict[s
     return 0
 
 
-def _words(made: Any, options: dict[str, Any]) -> str:
+def _words(made: Enqueued, options: dict[str, Any]) -> str:
     if not made.new:
         return f"is there already: {made.status}"
     return f"enqueued in {safe(made.queue)}" + (f", ready in {duration(options['delay'])}" if options["delay"] else "")
 
 
-def _ended(app: App, made: Any) -> Any:
+def _ended(app: App, made: Enqueued) -> Outcome:
     """The outcome at the end. Whoever waits hears what the run waits for, since that may need a person."""
     told = None
     while True:
         found = made.wait(1.0)
-        if made._over():
+        if made.is_over():
             return found
         if found.status == "waiting" and found.reason != told:
             told = found.reason
-            app.out.say(f"{made.id}: waiting ({safe(app.hidden(told) or '')})", "yellow")
+            app.out.say(f"{made.id}: waiting ({safe(app.mask(told) or '')})", "yellow")

@@ -12,12 +12,13 @@ from everstep.cli.app import App
 from everstep.cli.app import command as make
 from everstep.cli.args import workflow_target
 from everstep.cli.args.naming import to_change
-from everstep.cli.args.paths import parse, shown
 from everstep.cli.args.refs import REF
-from everstep.cli.args.tagged_json import from_json
 from everstep.cli.draw.hints import who_goes_on
-from everstep.cli.views import json as facts
 from everstep.errors import InvalidArgument
+from everstep.views.json import to_json
+from everstep.views.runs import run_view
+from everstep.views.stored.paths import parse, shown
+from everstep.views.stored.tagged_json import from_json
 
 
 @make("fork")
@@ -38,7 +39,7 @@ def command(app: App, ref: str, id: str | None, changes: tuple[str, ...], remove
     with app.open(driving=True) as store:
         run = store.fork(to_change(store, ref), id, edit)
     if app.out.as_json:
-        app.out.data("fork", facts.of_run(run, app.hidden))
+        app.out.data("fork", to_json(run_view(run, app.mask)))
     else:
         app.out.line(run.id)
         app.out.say(f"forked from {run.parent}@{run.parent_number}; {who_goes_on(app, run)} goes on from there", "dim")

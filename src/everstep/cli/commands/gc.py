@@ -7,6 +7,8 @@ import click
 from everstep.cli.app import App
 from everstep.cli.app import command as make
 from everstep.cli.draw.text import plural, safe, size
+from everstep.views.json import to_json
+from everstep.views.upkeep import collected_view
 
 
 @make("gc")
@@ -17,15 +19,10 @@ def command(app: App, dry_run: bool, compact: bool) -> int:
     with app.open() as store, app.out.progress("looking") as progress:
         found = store.gc(dry_run=dry_run, compact=compact, progress=progress)
     if app.out.as_json:
-        app.out.data("gc", of_collected(found))
+        app.out.data("gc", to_json(collected_view(found)))
     else:
         would, given = ("would be freed", "would be given back") if dry_run else ("freed", "given back")
         app.out.say(f"{plural(found.chunks, 'chunk')} {would}, {size(found.freed)}; {size(found.given_back)} {given} to the disk")
         for problem in found.problems:
             app.out.say(safe(problem), "red")
     return 5 if found.problems else 0
-
-
-def of_collected(found: object) -> dict[str, object]:
-    names = ("families", "chunks", "freed", "kept", "given_back", "problems", "dry_run", "complete")
-    return {name: getattr(found, name) for name in names}

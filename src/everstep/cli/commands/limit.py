@@ -11,9 +11,11 @@ from everstep.cli.app import App
 from everstep.cli.app import command as make
 from everstep.cli.args.refs import QUEUE
 from everstep.cli.args.times import span
+from everstep.cli.draw import places
 from everstep.cli.draw.text import safe
-from everstep.cli.views import queues as depths
 from everstep.queues.enqueue import limits_of
+from everstep.views.json import to_json
+from everstep.views.queues import limits_view
 
 _RATE = re.compile(r"(\d{1,30})\s*/\s*(\S.*)")
 
@@ -52,9 +54,9 @@ def command(app: App, queue: str, concurrency: int | None, per_key: int | None, 
             given = None if limits.rate is None else (limits.rate, limits.period / 1e6)
             store.limit(queue, concurrency=limits.concurrency, per_key=limits.per_key, rate=given)
     if app.out.as_json:
-        app.out.data("limit", {"queue": queue, **depths.of_limits(limits)})
+        app.out.data("limit", {"queue": queue, **to_json(limits_view(limits))})
     else:
-        app.out.line(f"{safe(queue)}: {depths.limits_in_words(limits) or 'no limits'}")
+        app.out.line(f"{safe(queue)}: {places.limits(limits_view(limits)) or 'no limits'}")
 
 
 def _changed(limits: Limits, concurrency: int | None, per_key: int | None, rate: tuple[int, float] | None) -> Limits:

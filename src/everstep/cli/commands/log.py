@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,10 +12,12 @@ from everstep.cli.app import command as make
 from everstep.cli.args.naming import to_read
 from everstep.cli.args.refs import RUN
 from everstep.cli.draw.timeline import Timeline
-from everstep.cli.views import json as facts
-from everstep.store.refs import find_run
+from everstep.views import journal
+from everstep.views.json import to_json
 
-_PAGE = 1_000
+if TYPE_CHECKING:
+    from everstep.api import Store
+
 _ENDED = ("succeeded", "failed", "cancelled")
 
 
@@ -28,51 +30,49 @@ _ENDED = ("succeeded", "failed", "cancelled")
 def command(app: App, run: str, limit: int, everything: bool, follow: bool, graph: str | None) -> None:
     """Draw the timeline of a run: steps, attempts, checkpoints, gates, forks. Without RUN, of the one written last."""
     with app.open() as store:
-        row = find_run(store.backend, to_read(app, store, run))
+        run = to_read(app, store, run)
+        after = journal.newest(store, run, limit)
         if graph:
-            from everstep.cli.draw.graph import draw
-
-            text = draw(store, row.id, graph)
-            if app.out.as_json:
-                app.out.data("graph", {"run": row.id, "form": graph, "text": text})
-            else:
-                app.out.line(text)
+            _graph(app, store, run, graph)
             return
-        after = 0 if everything else max(0, row.head_seq - limit)
+        after = 0 if everything else after
         if app.out.as_json and not follow:
-            app.out.data("log", {"run": row.id, "events": [facts.of_event(event, app.hidden) for event in _events(store, row.id, after)]})
+            events = tuple(journal.whole_timeline(store, app.mask, run, after))
+            app.out.data("log", to_json(journal.TimelinePage(run, events)))
             return
-        timeline = Timeline(app, store, row.id)
+        timeline = Timeline(app, store, run)
         if not app.out.as_json:
             timeline.head(after)
-        after = _print(app, store, row.id, after, timeline)
+        after = _print(app, store, run, after, timeline)
         if follow:
-            _follow(app, store, row.id, after, timeline)
+            _follow(app, store, run, after, timeline)
         elif not app.out.as_json:
             timeline.end()
 
 
-def _events(store: Any, run: str, after: int) -> Any:
-    while True:
-        page = store.events(after, run=run, limit=_PAGE)
-        yield from page
-        if len(page) < _PAGE:
-            return
-        after = page.next
+def _graph(app: App, store: Store, run: str, form: str) -> None:
+    from everstep.cli.draw.graph import draw
+    from everstep.views.graph import graph
+
+    text = draw(graph(store, run), form)
+    if app.out.as_json:
+        app.out.data("graph", {"run": run, "form": form, "text": text})
+    else:
+        app.out.line(text)
 
 
-def _print(app: App, store: Any, run: str, after: int, timeline: Timeline) -> int:
+def _print(app: App, store: Store, run: str, after: int, timeline: Timeline) -> int:
     """Print what happened behind a place; gives the new place."""
-    for event in _events(store, run, after):
+    for event in journal.whole_timeline(store, app.mask, run, after):
         after = event.position or after
         if app.out.as_json:
-            app.out.item("event", facts.of_event(event, app.hidden))
+            app.out.item("event", to_json(event))
         else:
             timeline.event(event)
     return after
 
 
-def _follow(app: App, store: Any, run: str, after: int, timeline: Timeline) -> None:
+def _follow(app: App, store: Store, run: str, after: int, timeline: Timeline) -> None:
     while store.get(run).status not in _ENDED:
         time.sleep(0.2)
         after = _print(app, store, run, after, timeline)

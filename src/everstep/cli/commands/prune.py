@@ -12,6 +12,9 @@ from everstep.cli.args.naming import to_change
 from everstep.cli.args.refs import RUN
 from everstep.cli.args.retention_options import chosen, retention_options
 from everstep.cli.draw.text import plural, safe, size
+from everstep.store.retention.prune import PrunePlan
+from everstep.views.json import to_json
+from everstep.views.upkeep import prune_view
 
 
 @make("prune")
@@ -26,32 +29,13 @@ def command(app: App, run: str | None, dry_run: bool, **given: Any) -> int:
         with app.out.progress("pruning") as progress:
             plan = store.prune(retention, run=run, dry_run=dry_run, progress=progress)
     if app.out.as_json:
-        app.out.data("prune", of_plan(plan))
+        app.out.data("prune", to_json(prune_view(plan)))
     else:
         print_plan(app, plan)
     return 0 if not plan.unread else 5
 
 
-def of_plan(plan: Any) -> dict[str, Any]:
-    """A plan in the words of JSON."""
-    runs = [
-        {
-            "run": one.run, "freed": one.freed, "added": one.added, "problem": one.problem,
-            "decisions": [{"number": d.number, "kept": d.kept, "reason": d.reason, "bytes": d.bytes} for d in one.decisions],
-        }
-        for one in plan.runs
-    ]  # fmt: skip
-    return {
-        "dry_run": plan.dry_run,
-        "complete": plan.complete,
-        "dropped": plan.dropped,
-        "freed": plan.freed,
-        "runs": runs,
-        "unread": plan.unread,
-    }
-
-
-def print_plan(app: App, plan: Any) -> None:
+def print_plan(app: App, plan: PrunePlan) -> None:
     for one in plan.runs:
         for decision in one.decisions:
             if not decision.kept:

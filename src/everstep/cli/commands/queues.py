@@ -6,14 +6,15 @@ import click
 
 from everstep.cli.app import App
 from everstep.cli.app import command as make
+from everstep.cli.draw import places
 from everstep.cli.draw.text import cell
-from everstep.cli.views import queues as depths
-from everstep.fields import as_dict
-from everstep.queues.enqueue import Queue
+from everstep.views import queues as views
+from everstep.views.json import to_json
+from everstep.views.queues import QueueView
 
 
 @make("queues")
-@click.option("--minutes", type=click.IntRange(1, 60), default=depths.MINUTES, show_default=True, help="What counts as lately.")
+@click.option("--minutes", type=click.IntRange(1, 60), default=views.MINUTES, show_default=True, help="What counts as lately.")
 @click.option("--stranded", is_flag=True, help="List the runs that no live worker will take, and why.")
 def command(app: App, minutes: int, stranded: bool) -> None:
     """List queues: what could be taken now, comes later, waits for something or is driven, and what happened in the last minutes.
@@ -27,9 +28,9 @@ def command(app: App, minutes: int, stranded: bool) -> None:
         _stranded(app)
         return
     with app.open() as store:
-        found = store.queues(minutes)
+        found = views.queues(store, minutes)
     if app.out.as_json:
-        app.out.data("queues", [depths.facts(one) for one in found])
+        app.out.data("queues", to_json(found))
     elif not found:
         app.out.say("no queues; `everstep enqueue` puts a run into one")
     else:
@@ -38,9 +39,9 @@ def command(app: App, minutes: int, stranded: bool) -> None:
 
 def _stranded(app: App) -> None:
     with app.open() as store:
-        found = store.stranded()
+        found = views.stranded(store)
     if app.out.as_json:
-        app.out.data("stranded", [as_dict(one) for one in found])
+        app.out.data("stranded", to_json(found))
     elif not found:
         app.out.say("no stranded runs: live workers take all that wait")
     else:
@@ -49,12 +50,12 @@ def _stranded(app: App) -> None:
         app.out.table(head, [(*row, cell(one.reason, 200)) for row, one in zip(rows, found, strict=True)])
 
 
-def _print(app: App, found: list[Queue], minutes: int) -> None:
+def _print(app: App, found: list[QueueView], minutes: int) -> None:
     head = ("QUEUE", "READY", "LATER", "WAITING", "RUNNING", "OLDEST", f"LAST {minutes} MIN", "LIMITS")
     rows = [
         (
-            cell(one.name, 40), *(f"{n:,}" for n in (one.ready, one.later, one.waiting, one.running)),
-            app.out.when(one.oldest), depths.lately(one), depths.limits_in_words(one.limits),
+            cell(one.queue, 40), *(f"{n:,}" for n in (one.ready, one.later, one.waiting, one.running)),
+            app.out.when(one.oldest), places.lately(one.lately), places.limits(one.limits),
         )
         for one in found
     ]  # fmt: skip

@@ -10,10 +10,11 @@ from everstep.cli.app import App
 from everstep.cli.app import command as make
 from everstep.cli.args.naming import to_change
 from everstep.cli.args.refs import REF
-from everstep.cli.args.tagged_json import exact as exactly
-from everstep.cli.draw.values import dumps, to_json
+from everstep.cli.draw.text import safe
 from everstep.cli.files import replace
-from everstep.cli.views.load import load_newest_good
+from everstep.views.states import stored_state
+from everstep.views.stored.tagged_json import exact as exactly
+from everstep.views.stored.values import as_json, dumps
 
 
 @make("restore")
@@ -26,13 +27,10 @@ from everstep.cli.views.load import load_newest_good
 def command(app: App, ref: str, output: str | None, newest_good: bool, exact: bool) -> None:
     """Print the state of REF as JSON. The run is not changed."""
     with app.open() as store:
-        ref = to_change(store, ref)
-        if newest_good:
-            name, state = load_newest_good(app, store, ref)
-        else:
-            name = store.checkpoint(ref).ref
-            state = store.load(name)
-    shown = exactly(state) if exact else to_json(state)
+        name, state, passed_over = stored_state(store, to_change(store, ref), newest_good=newest_good)
+    if passed_over:
+        app.out.say(safe(passed_over, lines=True), "yellow")
+    shown = exactly(state) if exact else as_json(state)
     text = dumps(shown, indent=2)
     if output is not None:
         replace(Path(output), text + "\n")  # half a state would be worse than none

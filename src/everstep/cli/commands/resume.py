@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,7 +15,10 @@ from everstep.cli.draw import run_outcome
 from everstep.cli.draw.steps_live import watch
 from everstep.cli.draw.text import plural, safe
 from everstep.errors import InvalidArgument, UnknownWorkflow
-from everstep.store.refs import find_run
+from everstep.store.lookup import fork_before
+
+if TYPE_CHECKING:
+    from everstep.runtime.resumable import Resumable
 
 
 @make("resume")
@@ -50,7 +53,7 @@ def command(
             return _check(app, store.can_resume(name))
         early = False
         if answers and options["from_step"] is not None:  # they are for the fork: the run itself may have answers of its own
-            name = store.fork_before(find_run(store.backend, name), options["from_step"]).id
+            name = fork_before(store, name, options["from_step"])
             options["from_step"], early = None, True
         for text in answers:
             store.answer(name, *workflow_target.pair(text, "--answer", "GATE=VALUE"), early=early)
@@ -79,9 +82,9 @@ def _failed(app: App, run: str | None, error: str) -> int:
     return 0
 
 
-def _check(app: App, found: Any) -> int:
+def _check(app: App, found: Resumable) -> int:
     if app.out.as_json:
         app.out.data("can_resume", {"run": found.run, "can_resume": bool(found), "reasons": found.reasons})
     else:
-        app.out.line(safe(app.hidden(str(found))))
+        app.out.line(safe(app.mask(str(found))))
     return 0 if found else 6

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,9 +14,11 @@ from everstep.cli.args.workflow_target import pair
 from everstep.cli.draw.short_ids import shortened
 from everstep.cli.draw.text import cell, plural, size
 from everstep.cli.draw.tree import draw
-from everstep.cli.views import json as facts
-from everstep.cli.views import places
-from everstep.store.views import Page
+from everstep.views.json import to_json
+from everstep.views.runs import RunPage, RunView, failed_runs, forest, list_runs
+
+if TYPE_CHECKING:
+    from everstep.api import Store
 
 _ENDED = ("succeeded", "cancelled")  # one that failed may be tried again, and has kept its place then
 _STATUSES = ["queued", "running", "waiting", "succeeded", "failed", "cancelled"]
@@ -41,11 +43,14 @@ _STATUSES = ["queued", "running", "waiting", "succeeded", "failed", "cancelled"]
 def command(app: App, tree: bool, queue: str | None, failed_by: str | None, **filters: Any) -> None:
     """List runs, newest first."""
     with app.open() as store:
-        page = store.runs(**_query(filters, queue)) if failed_by is None else Page(store.failed_by(failed_by, filters["limit"]))
+        if failed_by is None:
+            page = list_runs(store, app.mask, **_query(filters, queue))
+        else:
+            page = failed_runs(store, app.mask, failed_by, filters["limit"])
         if app.out.as_json:
-            app.out.data("runs", {"runs": [facts.of_run(run, app.hidden) for run in page], "next": page.next})
+            app.out.data("runs", to_json(page))
         elif tree:
-            draw(app, store, page)
+            draw(app, forest(store, app.mask, page.runs))
         else:
             _print(app, store, page, queue is not None)
 
@@ -59,12 +64,17 @@ def _query(filters: dict[str, Any], queue: str | None) -> dict[str, Any]:
     return query
 
 
-def _place(app: App, store: Any, run: Any) -> str:
-    return "" if run.status in _ENDED else places.stands(app, store.backend.place(run.id))
+def _place(app: App, store: Store, run: RunView) -> str:
+    if run.status in _ENDED:
+        return ""
+    from everstep.cli.draw import places  # only for the runs of one queue: most lists need none of it
+    from everstep.views.queues import place
+
+    return places.status(app, place(store, app.mask, run.id))
 
 
-def _print(app: App, store: Any, page: Any, queued: bool) -> None:
-    if not page:
+def _print(app: App, store: Store, page: RunPage, queued: bool) -> None:
+    if not page.runs:
         app.out.say("no runs" if not store.stats()["runs"] else "no run fits")
         return
     head = ("RUN", "STATUS", "WORKFLOW", "CHECKPOINTS", "STORED", "UPDATED", "PLACE", "TAGS", "NOTE")
@@ -72,9 +82,9 @@ def _print(app: App, store: Any, page: Any, queued: bool) -> None:
         (
             shortened(store, run.id) if app.out.terminal else run.id, run.status + ("*" if run.open else ""), cell(run.workflow or "", 30), f"{run.checkpoints:,}",
             size(run.stored_bytes), app.out.when(run.updated_at),
-            _place(app, store, run) if queued else "", cell(", ".join(run.tags), 30), cell(app.hidden(run.note) or "", 60),
+            _place(app, store, run) if queued else "", cell(", ".join(run.tags), 30), cell(run.note or "", 60),
         )
-        for run in page
+        for run in page.runs
     ]  # fmt: skip
     app.out.table(head, rows, styles={1: lambda text: app.out.style(text, app.out.colour_of(text.strip(" *")))}, right=(3, 4))
     if app.out.terminal:
@@ -83,11 +93,11 @@ def _print(app: App, store: Any, page: Any, queued: bool) -> None:
         app.out.say(f"there are more: --after {page.next}")
 
 
-def _explain(app: App, page: Any) -> None:
+def _explain(app: App, page: RunPage) -> None:
     """What a status does not say by itself."""
-    if any(run.open for run in page):
+    if any(run.open for run in page.runs):
         app.out.say("* open in a process now", "dim")
-    left = [run for run in page if run.status == "running" and not run.open]
+    left = [run for run in page.runs if run.status == "running" and not run.open]
     if left:
         which = left[0].id if len(left) == 1 else "each of them"
         app.out.say(f"nobody drives {plural(len(left), 'running run')}; everstep resume goes on with {which}", "dim")

@@ -10,8 +10,9 @@ from everstep.cli.app import App
 from everstep.cli.app import command as make
 from everstep.cli.args.refs import QUEUE, SCHEDULE
 from everstep.cli.args.workflow_args import arguments_of, workflow_of
-from everstep.cli.draw.text import iso
-from everstep.cli.views import schedules
+from everstep.views.json import to_json
+from everstep.views.queues import schedule_view
+from everstep.views.stored.values import iso
 
 _OPTIONS = ("cron", "zone", "missed", "queue", "priority", "key")
 
@@ -46,6 +47,6 @@ def command(app: App, name: str, workflow: str, arguments: tuple[str, ...], modu
     with app.open() as store:
         made = store.schedule(name, flow, *args, **options, **named)
     if app.out.as_json:
-        app.out.data("schedule", schedules.facts(made, app.hidden))
+        app.out.data("schedule", to_json(schedule_view(made, app.mask)))
     else:
         app.out.line(f"{made.name}: next at {iso(made.next)}")

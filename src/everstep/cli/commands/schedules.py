@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from everstep.cli.app import App
 from everstep.cli.app import command as make
-from everstep.cli.draw.text import cell, iso
-from everstep.cli.views import schedules
+from everstep.cli.draw.text import cell
+from everstep.views.json import to_json
+from everstep.views.queues import schedules
+from everstep.views.stored.values import iso
 
 
 @make("schedules")
 def command(app: App) -> None:
     """List schedules by name, with their next times."""
     with app.open() as store:
-        found = store.schedules()
+        found = schedules(store, app.mask)
     if app.out.as_json:
-        app.out.data("schedules", [schedules.facts(one, app.hidden) for one in found])
+        app.out.data("schedules", to_json(found))
     elif not found:
         app.out.say("no schedules")
     else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import click
 
@@ -10,11 +10,13 @@ from everstep.cli.app import App
 from everstep.cli.app import command as make
 from everstep.cli.args.naming import to_read
 from everstep.cli.args.refs import REF
+from everstep.cli.draw import places
 from everstep.cli.draw.hints import resuming
 from everstep.cli.draw.text import cell, duration, plural, safe, size
 from everstep.cli.draw.values import shown
-from everstep.cli.views import json as facts
-from everstep.cli.views import places
+from everstep.views.json import to_json
+from everstep.views.run import CheckpointView, GateView, RunDetail, checkpoint, detail
+from everstep.views.runs import RunView
 
 _MANY = 10
 
@@ -27,14 +29,14 @@ def command(app: App, ref: str, limit: int) -> None:
     with app.open() as store:
         ref = to_read(app, store, ref)
         if "~" in ref or "@" in ref:
-            _checkpoint(app, store.checkpoint(ref))
+            _checkpoint(app, checkpoint(store, app.mask, ref))
         else:
-            _run(app, store, store.get(ref), limit)
+            _run(app, detail(store, app.mask, ref, checkpoints=limit, forks=_MANY))
 
 
-def _checkpoint(app: App, one: Any) -> None:
+def _checkpoint(app: App, one: CheckpointView) -> None:
     if app.out.as_json:
-        app.out.data("checkpoint", facts.of_checkpoint(one, app.hidden))
+        app.out.data("checkpoint", to_json(one))
         return
     app.out.line(app.out.style(one.ref, "bold"))
     used = one.used
@@ -44,9 +46,9 @@ def _checkpoint(app: App, one: Any) -> None:
             ("at", app.out.when(one.at)),
             ("step", cell(one.step or "", 100)),
             ("progress", f"{one.percent:.0f} %" if one.percent is not None else ""),
-            ("note", cell(app.hidden(one.note) or "", 400)),
+            ("note", cell(one.note or "", 400)),
             ("tags", safe(", ".join(one.tags))),
-            ("meta", shown(app.hidden(one.meta)) if one.meta else ""),
+            ("meta", shown(one.meta) if one.meta else ""),
             ("used", _used(used)),
             ("digest", one.digest),
         ]
@@ -59,49 +61,42 @@ def _used(used: dict[str, float]) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def _run(app: App, store: Any, run: Any, limit: int) -> None:
-    checkpoints = store.checkpoints(run.id, limit=limit)
-    gates = [gate for gate in store.gates(run.id) if gate.open] if run.status == "waiting" else []
-    forks = store.runs(parent=run.id, limit=_MANY)
-    task, place = places.of(store, run)
+def _run(app: App, found: RunDetail) -> None:
     if app.out.as_json:
-        data = {
-            "run": facts.of_run(run, app.hidden), "checkpoints": [facts.of_checkpoint(one, app.hidden) for one in checkpoints],
-            "gates": [facts.of_gate(gate, app.hidden) for gate in gates], "forks": [facts.of_run(fork, app.hidden) for fork in forks],
-            "place": places.facts(place, app.hidden),
-        }  # fmt: skip
-        app.out.data("run", data)
+        app.out.data("run", to_json(found))
         return
+    run, checkpoints = found.run, found.checkpoints
     app.out.line(f"{app.out.style(run.id, 'bold')}  {app.out.status(run.status)}")
     app.out.pairs(
         [
             *_about(app, run, checkpoints),
-            ("queue", places.asked(app, task)),
-            ("place", places.stands(app, place)),
-            *_further(app, run, place is not None),
+            ("queue", places.asked(found.task)),
+            ("place", places.status(app, found.place)),
+            *_further(app, run, found.place is not None),
         ]
     )
     _traceback(app, run)
-    _gates(app, run, gates)
+    _gates(app, run, found.gates)
     _list(app, checkpoints, run.checkpoints)
-    if forks:
+    if found.forks:
         app.out.line()
         app.out.line(app.out.style("FORKS AND CHILDREN", "dim"))
-        for fork in forks:
+        for fork in found.forks:
             app.out.line(
-                f"{fork.id}  {app.out.status(fork.status)}" + (f"  from {run.id}@{fork.parent_number}" if fork.parent_number else "")
+                f"{fork.id}  {app.out.status(fork.status)}"
+                + (f"  from {run.id}@{fork.parent_checkpoint}" if fork.parent_checkpoint else "")
             )
 
 
-def _about(app: App, run: Any, checkpoints: Any) -> list[tuple[str, str]]:
-    origin = "" if run.parent is None else f"called by {run.parent}" if run.child else f"forked from {run.parent}@{run.parent_number}"
+def _about(app: App, run: RunView, checkpoints: Sequence[CheckpointView]) -> list[tuple[str, str]]:
+    origin = f"forked {run.origin}" if run.parent is not None and not run.child else run.origin
     return [
         ("workflow", cell(run.workflow or "", 100)),
         ("session", cell(run.session or "", 100)),
         ("origin", origin),
         ("tags", safe(", ".join(run.tags))),
-        ("note", cell(app.hidden(run.note) or "", 400)),
-        ("meta", shown(app.hidden(run.meta)) if run.meta else ""),
+        ("note", cell(run.note or "", 400)),
+        ("meta", shown(run.meta) if run.meta else ""),
         ("begun", app.out.when(run.created_at)),
         ("updated", app.out.when(run.updated_at) + (", open in a process now" if run.open else "")),
         ("stored", size(run.stored_bytes)),
@@ -109,39 +104,39 @@ def _about(app: App, run: Any, checkpoints: Any) -> list[tuple[str, str]]:
     ]
 
 
-def _further(app: App, run: Any, is_queued: bool) -> list[tuple[str, str]]:
+def _further(app: App, run: RunView, is_queued: bool) -> list[tuple[str, str]]:
     error = run.error
     return [
-        ("error", cell(app.redactor.text(f"{error['type']}: {error['message']}"), 1_000) if error else ""),
+        ("error", cell(app.mask.text(f"{error['type']}: {error['message']}"), 1_000) if error else ""),
         ("next", app.out.style(_next(app, run), "dim") if app.out.terminal and not is_queued else ""),
     ]
 
 
-def _traceback(app: App, run: Any) -> None:
+def _traceback(app: App, run: RunView) -> None:
     text = run.error.get("traceback") if run.error else None
     if text:
         app.out.line()
         app.out.line(app.out.style("TRACEBACK", "dim"))
-        app.out.line(safe(app.redactor.text(text.rstrip()), lines=True))
+        app.out.line(safe(app.mask.text(text.rstrip()), lines=True))
 
 
-def _next(app: App, run: Any) -> str:
+def _next(app: App, run: RunView) -> str:
     if run.status in ("failed", "running") and run.workflow and not run.open:
         return resuming(app, run.id)
     return ""
 
 
-def _gates(app: App, run: Any, gates: list[Any]) -> None:
+def _gates(app: App, run: RunView, gates: Sequence[GateView]) -> None:
     for gate in gates:
         app.out.line()
-        app.out.line(f"waits at gate {app.out.style(safe(gate.name), 'bold')}: {cell(app.hidden(gate.ask) or '', 400)}")
+        app.out.line(f"waits at gate {app.out.style(safe(gate.gate), 'bold')}: {cell(gate.ask or '', 400)}")
         if gate.choices:
-            app.out.line(f"  one of {', '.join(shown(app.hidden(choice), 60) for choice in gate.choices)}")
+            app.out.line(f"  one of {', '.join(shown(choice, 60) for choice in gate.choices)}")
         if app.out.terminal:
-            app.out.line(app.out.style(f"  everstep answer {run.id} {safe(gate.name)} VALUE", "dim"))
+            app.out.line(app.out.style(f"  everstep answer {run.id} {safe(gate.gate)} VALUE", "dim"))
 
 
-def _list(app: App, checkpoints: Any, total: int) -> None:
+def _list(app: App, checkpoints: Sequence[CheckpointView], total: int) -> None:
     if not checkpoints:
         return
     app.out.line()
@@ -149,7 +144,7 @@ def _list(app: App, checkpoints: Any, total: int) -> None:
     rows = [
         (
             one.ref if len(one.ref) < 40 else f"@{one.number}", one.kind + (" (pruned)" if one.pruned else ""), app.out.when(one.at),
-            cell(one.step or "", 40), cell(", ".join(one.tags), 30), cell(app.hidden(one.note) or "", 60),
+            cell(one.step or "", 40), cell(", ".join(one.tags), 30), cell(one.note or "", 60),
         )
         for one in checkpoints
     ]  # fmt: skip

@@ -7,10 +7,13 @@ import click
 from everstep.cli.app import App
 from everstep.cli.app import command as make
 from everstep.cli.args.naming import to_read
-from everstep.cli.args.paths import parse, pick
 from everstep.cli.args.refs import REF
-from everstep.cli.draw.values import dumps, pretty, to_json, whole
-from everstep.cli.views.load import load_newest_good
+from everstep.cli.draw.text import safe
+from everstep.cli.draw.values import pretty
+from everstep.views.json import to_json
+from everstep.views.states import state
+from everstep.views.stored.paths import parse
+from everstep.views.stored.values import as_json, dumps
 
 
 @make("state")
@@ -23,15 +26,10 @@ def command(app: App, ref: str, path: str | None, newest_good: bool, full: bool,
     """Print the state of a checkpoint, or what stands at PATH in it: messages[2].content."""
     where = parse(path) if path else ()
     with app.open() as store:
-        ref = to_read(app, store, ref)
-        if newest_good:
-            name, state = load_newest_good(app, store, ref)
-        else:
-            one = store.checkpoint(ref)
-            name, state = one.ref, store.view(one.ref) if where else store.load(one.ref)
-        value = whole(pick(state, where, name))
-    value = to_json(value if show_secrets else app.hidden(value, where))
+        found = state(store, app.mask, to_read(app, store, ref), where, newest_good=newest_good, show_secrets=show_secrets)
+    if found.passed_over:
+        app.out.say(safe(found.passed_over, lines=True), "yellow")
     if app.out.as_json:
-        app.out.data("state", {"ref": name, "path": to_json(list(where)), "state": value})
+        app.out.data("state", to_json(found))
     else:
-        app.out.line(dumps(value, indent=2) if full or not app.out.terminal else pretty(value))
+        app.out.line(dumps(as_json(found.state), indent=2) if full or not app.out.terminal else pretty(found.state))

@@ -8,7 +8,8 @@ from everstep.cli.app import App
 from everstep.cli.app import command as make
 from everstep.cli.args.naming import to_change
 from everstep.cli.args.refs import REF
-from everstep.cli.views import json as facts
+from everstep.views.json import to_json
+from everstep.views.run import checkpoint_view
 
 
 @make("tag")
@@ -21,6 +22,6 @@ def command(app: App, ref: str, name: str) -> None:
         store.tag(one.ref, name)
         one = store.checkpoint(one.ref)
     if app.out.as_json:
-        app.out.data("checkpoint", facts.of_checkpoint(one, app.hidden))
+        app.out.data("checkpoint", to_json(checkpoint_view(one, app.mask)))
     else:
         app.out.say(f"{one.run}@{name} is {one.ref}")

@@ -9,6 +9,9 @@ from everstep.cli.app import App
 from everstep.cli.app import command as make
 from everstep.cli.args.times import SPAN
 from everstep.cli.draw.text import duration, plural, safe, size
+from everstep.store.verify.report import Depth
+from everstep.views.health import verify
+from everstep.views.json import to_json
 
 
 @make("verify")
@@ -21,15 +24,13 @@ from everstep.cli.draw.text import duration, plural, safe, size
 )
 @click.option("--seconds", type=SPAN, metavar="SPAN", help="Stop after this time, and say how far it came.")
 @click.option("--accept-older", is_flag=True, help="Take the store as it is, although it is older than what was seen of it here.")
-def command(app: App, depth: str, seconds: float | None, accept_older: bool) -> int:
+def command(app: App, depth: Depth, seconds: float | None, accept_older: bool) -> int:
     """Prove the store whole. Ends with 5 if something is damaged, with 6 if the time was over before all was looked at."""
     with app.open(**({"accept_older": True} if accept_older else {})) as store, app.out.progress("verifying") as progress:
-        report = store.verify(depth, progress=progress, seconds=seconds)  # type: ignore[arg-type]
+        report = verify(store, app.mask, depth, seconds, progress)
     code = exit_codes.DAMAGED if not report.ok else exit_codes.OK if report.complete else exit_codes.FOUND
     if app.out.as_json:
-        names = ("depth", "ok", "complete", "runs", "records", "chunks", "unreachable", "unreachable_bytes", "seconds", "reached")
-        problems = [{"code": one.code, "where": one.where, "what": one.what} for one in report.problems]
-        app.out.data("verify", {**{name: getattr(report, name) for name in names}, "problems": problems})
+        app.out.data("verify", to_json(report))
         return code
     for problem in report.problems:
         app.out.line(safe(str(problem)))

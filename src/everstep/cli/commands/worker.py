@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -19,6 +19,9 @@ from everstep.cli.exit_codes import OK
 from everstep.errors import InvalidArgument
 from everstep.fields import as_dict
 from everstep.runtime.workflow import known
+
+if TYPE_CHECKING:
+    from everstep.api import Store
 
 
 @make("worker")
@@ -115,6 +118,6 @@ def _import(app: App, modules: tuple[str, ...]) -> None:
         )
 
 
-def _drive(store: Any, listener: Listener, until_idle: bool, options: dict[str, Any]) -> None:
+def _drive(store: Store, listener: Listener, until_idle: bool, options: dict[str, Any]) -> None:
     listener.worker = store.worker(**options, tell=listener.tell)
     listener.worker.run(until_idle)

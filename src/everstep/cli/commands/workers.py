@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from everstep.cli.app import App
 from everstep.cli.app import command as make
-from everstep.cli.draw.text import cell, iso
-from everstep.queues.live_workers import LiveWorker
+from everstep.cli.draw.text import cell
+from everstep.views.json import to_json
+from everstep.views.queues import WorkerView, workers
 
 _SHOWN = 5
 
@@ -24,24 +23,16 @@ def command(app: App, queue: str | None) -> None:
     For example: everstep workers --queue shop
     """
     with app.open() as store:
-        found = [one for one in store.workers() if queue is None or queue in one.queues]
+        found = workers(store, queue)
     if app.out.as_json:
-        app.out.data("workers", [_facts(one) for one in found])
+        app.out.data("workers", to_json(found))
     elif not found:
         app.out.say("no live workers; `everstep worker --import MODULE` starts one")
     else:
         _print(app, found)
 
 
-def _facts(one: LiveWorker) -> dict[str, Any]:
-    return {
-        "id": one.id, "host": one.host, "pid": one.pid, "queues": one.queues, "concurrency": one.concurrency, "recover": one.recover,
-        "workflows": one.workflows, "runs": one.runs, "since": iso(one.since),
-        "last_seen": None if one.last_seen is None else iso(one.last_seen),
-    }  # fmt: skip
-
-
-def _print(app: App, found: list[LiveWorker]) -> None:
+def _print(app: App, found: list[WorkerView]) -> None:
     head = ("WORKER", "HOST", "PID", "QUEUES", "WORKFLOWS", "RUNS", "SINCE", "LAST SEEN")
     rows = [
         (
@@ -54,7 +45,7 @@ def _print(app: App, found: list[LiveWorker]) -> None:
     app.out.table(head, rows, right=(2,))
 
 
-def _versions(one: LiveWorker) -> list[str]:
+def _versions(one: WorkerView) -> list[str]:
     return [name if version is None else f"{name} {version}" for name, version in sorted(one.workflows.items())]
 
 

@@ -1,10 +1,9 @@
-"""A run as a graph: its steps in the order in which they ran, nested ones inside of theirs, with statuses. Mermaid or DOT."""
+"""Draws the graph of a run as Mermaid or DOT, with colours for statuses. No I/O."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from everstep.cli.draw.text import safe
+from everstep.views.graph import GraphView
 
 _COLOURS = {
     "succeeded": "#c8e6c9",
@@ -14,80 +13,39 @@ _COLOURS = {
     "skipped": "#eeeeee",
     "cancelled": "#eeeeee",
 }
-_MOST = 2_000
 
 
-class Node:
-    """A step or a gate in a graph."""
-
-    def __init__(self, address: str, status: str, kind: str = "step"):
-        self.address, self.status, self.kind = address, status, kind
+def draw(graph: GraphView, form: str) -> str:
+    """A graph as text."""
+    return (_mermaid if form == "mermaid" else _dot)(graph)
 
 
-def draw(store: Any, run: str, form: str) -> str:
-    """The graph of a run."""
-    info = store.get(run)
-    nodes = _nodes(store, run)
-    forks = [(fork.id, fork.parent_number) for fork in store.runs(parent=run, limit=100)]
-    return (_mermaid if form == "mermaid" else _dot)(info, nodes, forks)
-
-
-def _nodes(store: Any, run: str) -> list[Node]:
-    found: dict[str, tuple[Any, Node]] = {}
-    for step in store.steps(run):
-        found[step.address] = (step.started, Node(step.address, "skipped" if step.skipped else step.status))
-    for gate in store.gates(run):
-        found[gate.address] = (gate.asked_at, Node(gate.address, _status_of(gate), "gate"))
-    return [node for _, node in sorted(found.values(), key=lambda pair: pair[0])][:_MOST]
-
-
-def _status_of(gate: Any) -> str:
-    return "cancelled" if gate.cancelled else "succeeded" if gate.answered else "waiting"
-
-
-def _edges(nodes: list[Node]) -> list[tuple[int, int, bool]]:
-    """From a step to the next one beside it, and from a step to what it called."""
-    last: dict[str, int] = {}
-    index = {node.address: i for i, node in enumerate(nodes)}
-    out = []
-    for i, node in enumerate(nodes):
-        parent = node.address.rpartition("/")[0]
-        if parent in last:
-            out.append((last[parent], i, False))
-        elif parent in index:
-            out.append((index[parent], i, True))
-        last[parent] = i
-    return out
-
-
-def _mermaid(info: Any, nodes: list[Node], forks: list[tuple[str, int | None]]) -> str:
-    lines = ["flowchart TD", f'  run(["{_text(info.id)}: {info.status}"])']
-    for i, node in enumerate(nodes):
+def _mermaid(graph: GraphView) -> str:
+    lines = ["flowchart TD", f'  run(["{_text(graph.run)}: {graph.status}"])']
+    for i, node in enumerate(graph.nodes):
         left, right = ("{{", "}}") if node.kind == "gate" else ("[", "]")
         lines.append(f'  n{i}{left}"{_text(node.address)}"{right}:::{node.status}')
-    edges = _edges(nodes)
-    lines += [f"  run --> n{i}" for i in range(len(nodes)) if not any(b == i for _, b, _ in edges)]
-    lines += [f"  n{a} {'-.->' if inner else '-->'} n{b}" for a, b, inner in edges]
-    lines += [f'  run -. "@{number}" .-> f{i}(["{_text(id)}"])' for i, (id, number) in enumerate(forks)]
+    lines += [f"  run --> n{i}" for i in graph.first()]
+    lines += [f"  n{edge.start} {'-.->' if edge.inner else '-->'} n{edge.end}" for edge in graph.edges]
+    lines += [f'  run -. "@{fork.checkpoint}" .-> f{i}(["{_text(fork.run)}"])' for i, fork in enumerate(graph.forks)]
     lines += [f"  classDef {status} fill:{colour},stroke:#555" for status, colour in _COLOURS.items()]
     return "\n".join(lines)
 
 
-def _dot(info: Any, nodes: list[Node], forks: list[tuple[str, int | None]]) -> str:
+def _dot(graph: GraphView) -> str:
     lines = [
         "digraph run {",
         "  node [shape=box, style=filled, fontname=sans];",
-        f'  run [label="{_quoted(info.id)}: {info.status}", shape=oval, fillcolor=white];',
+        f'  run [label="{_quoted(graph.run)}: {graph.status}", shape=oval, fillcolor=white];',
     ]
-    for i, node in enumerate(nodes):
+    for i, node in enumerate(graph.nodes):
         shape = ", shape=hexagon" if node.kind == "gate" else ""
         lines.append(f'  n{i} [label="{_quoted(node.address)}", fillcolor="{_COLOURS.get(node.status, "#ffffff")}"{shape}];')
-    edges = _edges(nodes)
-    lines += [f"  run -> n{i};" for i in range(len(nodes)) if not any(b == i for _, b, _ in edges)]
-    lines += [f"  n{a} -> n{b}{' [style=dashed]' if inner else ''};" for a, b, inner in edges]
+    lines += [f"  run -> n{i};" for i in graph.first()]
+    lines += [f"  n{edge.start} -> n{edge.end}{' [style=dashed]' if edge.inner else ''};" for edge in graph.edges]
     lines += [
-        f'  f{i} [label="{_quoted(id)}", shape=oval, fillcolor=white]; run -> f{i} [label="@{number}", style=dashed];'
-        for i, (id, number) in enumerate(forks)
+        f'  f{i} [label="{_quoted(fork.run)}", shape=oval, fillcolor=white]; run -> f{i} [label="@{fork.checkpoint}", style=dashed];'
+        for i, fork in enumerate(graph.forks)
     ]
     return "\n".join([*lines, "}"])
 

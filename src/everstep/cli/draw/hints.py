@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from shlex import quote
-from typing import Any
+from typing import TYPE_CHECKING
 
 from everstep.cli.app import App
 from everstep.cli.draw.text import safe
 
+if TYPE_CHECKING:
+    from everstep.store.views import RunInfo
+    from everstep.views.runs import RunView
 
-def who_goes_on(app: App, run: Any) -> str:
+
+def who_goes_on(app: App, run: RunInfo | RunView) -> str:
     """Who goes on with a run: a command, or the program that drives it."""
     return resuming(app, run.id) if run.workflow else "the program that drives it"
 

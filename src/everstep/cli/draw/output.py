@@ -17,9 +17,9 @@ from datetime import datetime
 from typing import Any, TextIO
 
 from everstep.cli.draw.capture import to_stderr
-from everstep.cli.draw.text import ago, cut, iso, safe, width
-from everstep.cli.draw.values import dumps
+from everstep.cli.draw.text import ago, cut, safe, width
 from everstep.cli.exit_codes import UNHEARD
+from everstep.views.stored.values import dumps, iso
 
 FORMAT = 1
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}

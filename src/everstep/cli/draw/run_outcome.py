@@ -5,16 +5,21 @@ from __future__ import annotations
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING
 
 from everstep.cli import exit_codes
 from everstep.cli.app import App
 from everstep.cli.draw.hints import resuming
 from everstep.cli.draw.text import cell, safe
-from everstep.cli.draw.values import dumps, pretty, shown, to_json
+from everstep.cli.draw.values import pretty, shown
 from everstep.cli.failures import in_commands
-from everstep.cli.views import json as facts
 from everstep.errors import EverstepError, Interrupted
+from everstep.views.json import to_json
+from everstep.views.outcome import outcome_view
+from everstep.views.stored.values import as_json, dumps
+
+if TYPE_CHECKING:
+    from everstep.runtime.outcome import Outcome
 
 _CODES = {"succeeded": exit_codes.OK, "waiting": exit_codes.OK, "queued": exit_codes.OK, "running": exit_codes.INTERRUPTED}
 
@@ -32,51 +37,42 @@ def driving(app: App, modules: Sequence[str]) -> Iterator[None]:
         raise
 
 
-def tell(app: App, outcome: Any, modules: Sequence[str] = ()) -> int:
+def tell(app: App, outcome: Outcome, modules: Sequence[str] = ()) -> int:
     """Print an outcome. `modules` define its workflow: whoever is to resume it must name them."""
     code = exit_codes.FOUND if outcome.report.differences else _CODES.get(outcome.status, exit_codes.FAILED)
     if app.out.as_json:
-        error = (
-            None if outcome.error is None else {"type": type(outcome.error).__qualname__, "message": app.redactor.text(str(outcome.error))}
-        )
-        app.out.data(
-            "outcome",
-            {
-                "run": outcome.run, "status": outcome.status, "result": to_json(app.hidden(outcome.result)), "error": error, "reason": app.hidden(outcome.reason),
-                "gates": [facts.of_gate(gate, app.hidden) for gate in outcome.gates], "report": facts.of_report(outcome.report, app.hidden),
-            },
-        )  # fmt: skip
+        app.out.data("outcome", to_json(outcome_view(outcome, app.mask)))
         return code
     _say(app, outcome, modules)
     if outcome.status == "succeeded" and outcome.result is not None:
-        value = app.hidden(outcome.result)
+        value = app.mask(outcome.result)
         app.out.line(
-            safe(value, lines=True) if isinstance(value, str) else pretty(value) if app.out.terminal else dumps(to_json(value), indent=2)
+            safe(value, lines=True) if isinstance(value, str) else pretty(value) if app.out.terminal else dumps(as_json(value), indent=2)
         )
     return code
 
 
-def _say(app: App, outcome: Any, modules: Sequence[str]) -> None:
+def _say(app: App, outcome: Outcome, modules: Sequence[str]) -> None:
     colour = app.out.colour_of(outcome.status)
     error = (
         ""
         if outcome.error is None
-        else f": {type(outcome.error).__qualname__}: {cell(app.redactor.text(str(outcome.error).splitlines()[0] if str(outcome.error) else ''), 300)}"
+        else f": {type(outcome.error).__qualname__}: {cell(app.mask.text(str(outcome.error).splitlines()[0] if str(outcome.error) else ''), 300)}"
     )
-    reason = f" ({safe(app.hidden(outcome.reason))})" if outcome.reason else ""
+    reason = f" ({safe(app.mask(outcome.reason))})" if outcome.reason else ""
     app.out.say(f"{outcome.run}: {outcome.status}{error}{reason}", colour)
     if outcome.report.kept or outcome.report.executed or outcome.report.differences:
-        app.out.say(safe(app.redactor.text(str(outcome.report)), lines=True), "dim")
+        app.out.say(safe(app.mask.text(str(outcome.report)), lines=True), "dim")
     for gate in outcome.gates:
         if gate.open:
-            app.out.say(f"gate {safe(gate.name)}: {cell(app.hidden(gate.ask) or '', 400)}", "yellow")
+            app.out.say(f"gate {safe(gate.name)}: {cell(app.mask(gate.ask) or '', 400)}", "yellow")
             choice = shown(gate.choices[0], 60).strip('"') if gate.choices else "VALUE"
             app.out.say(f"  everstep answer {gate.run} {safe(gate.name)} {choice}", "dim")
     if app.debug and outcome.error is not None:
-        app.out.say(safe(app.redactor.text("".join(traceback.format_exception(outcome.error)).rstrip()), lines=True))
+        app.out.say(safe(app.mask.text("".join(traceback.format_exception(outcome.error)).rstrip()), lines=True))
     remedy = outcome.error.remedy if isinstance(outcome.error, EverstepError) else ""
     if remedy:
         bare, command = f"everstep resume {outcome.run}", resuming(app, outcome.run, modules)
-        app.out.say(f"hint: {safe(app.redactor.text(in_commands(remedy).replace(bare, command)), lines=True)}")
+        app.out.say(f"hint: {safe(app.mask.text(in_commands(remedy).replace(bare, command)), lines=True)}")
     elif outcome.status in ("failed", "running") and (app.configured is None or app.configured["enabled"]):
         app.out.say(f"  {resuming(app, outcome.run, modules)}", "dim")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from everstep.api import Store
 
 _LONG, _LEAST = 24, 12
 
 
-def shortened(store: Any, id: str) -> str:
+def shortened(store: Store, id: str) -> str:
     """An id, or a beginning of it that only this run has."""
     if len(id) <= _LONG:
         return id

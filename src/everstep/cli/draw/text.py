@@ -103,9 +103,5 @@ def ago(then: datetime, now: datetime | None = None) -> str:
     raise AssertionError
 
 
-def iso(moment: datetime) -> str:
-    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
 def plural(count: int, noun: str, more: str | None = None) -> str:
     return f"{count:,} {noun if count == 1 else more or noun + 's'}"

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from everstep.cli.app import App
-from everstep.cli.draw.text import cell, duration, iso, plural, safe
+from everstep.cli.draw.text import cell, duration, plural, safe
 from everstep.cli.draw.values import shown
+from everstep.views.journal import EventView
+from everstep.views.stored.values import iso
+
+if TYPE_CHECKING:
+    from everstep.api import Store
 
 _SIGNS = {
     "run_created": ("●", "bold"), "run_forked": ("●", "bold"), "run_running": ("▶", "cyan"), "run_waiting": ("◇", "yellow"),
@@ -20,8 +25,8 @@ _SIGNS = {
 class Timeline:
     """The timeline of one run."""
 
-    def __init__(self, app: App, store: Any, run: str):
-        self._app, self._out = app, app.out
+    def __init__(self, app: App, store: Store, run: str):
+        self._out = app.out
         self._store, self._run = store, run
         self._forks: dict[int, list[str]] = {}
         for fork in store.runs(parent=run, limit=1_000):
@@ -35,7 +40,7 @@ class Timeline:
         if after:
             self._out.say(f"{plural(after, 'earlier entry', 'earlier entries')}; --all shows them")
 
-    def event(self, event: Any) -> None:
+    def event(self, event: EventView) -> None:
         sign, colour = _SIGNS.get(event.name, ("·", "dim"))
         if not sign:
             return
@@ -45,7 +50,7 @@ class Timeline:
             for fork in self._forks.get(event.data.get("number", 0), ()):
                 self._out.line(f"{' ' * len(self._time(event.at))}  └─ fork {self._out.style(fork, 'bold')}")
 
-    def _attempt(self, event: Any) -> None:
+    def _attempt(self, event: EventView) -> None:
         """Say where another process went on: one that was killed wrote nothing about it."""
         before, self._last = self._last, event.attempt or self._last
         if before and self._last and self._last > before and not event.name.startswith("run_"):
@@ -67,8 +72,8 @@ class Timeline:
             self._out.line(self._out.style(day, "dim"))
         return f"{local:%H:%M:%S}.{local.microsecond // 1000:03d}"
 
-    def _said(self, event: Any) -> str:
-        data = self._app.hidden(event.data)
+    def _said(self, event: EventView) -> str:
+        data: dict[str, Any] = event.data
         kind, _, what = event.name.partition("_")
         if kind == "step":
             return self._step(what, data)

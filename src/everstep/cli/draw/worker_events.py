@@ -12,10 +12,10 @@ from typing import Any, TextIO
 
 from everstep.cli.app import App
 from everstep.cli.draw.output import FORMAT
-from everstep.cli.draw.text import cell, duration, iso, plural
-from everstep.cli.draw.values import dumps, to_json
+from everstep.cli.draw.text import cell, duration, plural
 from everstep.fields import as_dict
 from everstep.store.views import when
+from everstep.views.stored.values import as_json, dumps, iso
 
 _OF_ALL = ("run", "workflow", "queue", "seconds", "error", "reason")
 BAD = ("failed", "dead_letter", "lost", "left", "refused", "trouble")
@@ -31,16 +31,16 @@ def facts(app: App, event: dict[str, Any]) -> dict[str, Any]:
     said = {name: event.get(name) for name in _OF_ALL}
     for name in ("error", "reason"):
         if said[name] is not None:
-            said[name] = app.redactor.text(str(said[name]))
+            said[name] = app.mask.text(str(said[name]))
     rest = {name: value for name, value in event.items() if name not in (*_OF_ALL, "event", "at")}
-    return {"event": name_of(event), "at": iso(when(event["at"])), **said, "data": to_json(app.hidden(rest))}
+    return {"event": name_of(event), "at": iso(when(event["at"])), **said, "data": as_json(app.mask(rest))}
 
 
 def words(app: App, event: dict[str, Any]) -> str:
     """An event in one line for a person; empty for what the tables show."""
     name = name_of(event)
     run = cell(str(event.get("run") or ""), 40)
-    why = cell(app.redactor.text(str(event.get("error") or event.get("reason") or "")), 300)
+    why = cell(app.mask.text(str(event.get("error") or event.get("reason") or "")), 300)
     told = {
         "taken": f"{run} taken over from {cell(str(event.get('before')), 60)}" if event.get("before") else "",
         "freed": f"{plural(event.get('runs') or 0, 'run')} of dead workers freed",

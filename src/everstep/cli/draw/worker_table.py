@@ -12,15 +12,18 @@ from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from queue import Empty
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from everstep.cli.app import App
+from everstep.cli.draw import places
 from everstep.cli.draw.text import cell, cut, duration, plural, safe, width
 from everstep.cli.draw.worker_events import BAD, Listener, name_of, words
-from everstep.cli.views.queues import MINUTES, lately, limits_in_words
 from everstep.clock import clock
 from everstep.errors import EverstepError
-from everstep.queues.enqueue import Queue
+from everstep.views.queues import MINUTES, QueueView, queues
+
+if TYPE_CHECKING:
+    from everstep.api import Store
 
 _FRAME, _BUSY_FRAME, _LOOK = 0.25, 0.15, 1.0
 _KEPT = 50
@@ -44,7 +47,7 @@ Line = tuple[str, str | None]
 class Board(Listener):
     """Draws what a worker does, a few times a second."""
 
-    def __init__(self, app: App, stream: TextIO, store: Any):
+    def __init__(self, app: App, stream: TextIO, store: Store):
         super().__init__(app, stream)
         self._store = store
         self._name = ""
@@ -52,7 +55,7 @@ class Board(Listener):
         self._signal: str | None = None
         self._good: deque[tuple[int, Line]] = deque(maxlen=_KEPT)
         self._bad: deque[tuple[int, Line]] = deque(maxlen=_KEPT)
-        self._depths: dict[str, Queue] = {}
+        self._depths: dict[str, QueueView] = {}
         self._looked = 0.0
         self._drawn: list[int] = []  # how wide the lines of the last frame are
 
@@ -98,7 +101,7 @@ class Board(Listener):
         if now - self._looked >= _LOOK:
             self._looked = now
             with suppress(EverstepError):  # the worker meets the same trouble and tells of it
-                self._depths = {one.name: one for one in self._store.queues(MINUTES)}
+                self._depths = {one.queue: one for one in queues(self._store)}
 
     def _frame(self, columns: int, rows: int) -> list[Line]:
         """What is to be seen, in no more lines than there are."""
@@ -134,12 +137,12 @@ class Board(Listener):
     def _depth_rows(self) -> list[list[str]]:
         return [self._depth_row(queue, self._depths.get(queue)) for queue in self.worker.queues]
 
-    def _depth_row(self, queue: str, found: Queue | None) -> list[str]:
+    def _depth_row(self, queue: str, found: QueueView | None) -> list[str]:
         if found is None:
             return [cell(queue, 40), "0", "0", "0", "0", "", "", ""]
         counts = [f"{n:,}" for n in (found.ready, found.later, found.waiting, found.running)]
         oldest = "" if found.oldest is None else duration(max(0.0, clock.now_us() / 1e6 - found.oldest.timestamp()))
-        return [cell(queue, 40), *counts, oldest, lately(found), limits_in_words(found.limits)]
+        return [cell(queue, 40), *counts, oldest, places.lately(found.lately), places.limits(found.limits)]
 
     def _job_rows(self) -> list[list[str]]:
         now = time.monotonic()

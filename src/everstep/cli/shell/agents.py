@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,19 +18,24 @@ from everstep.cli.draw.steps_live import watch
 from everstep.cli.draw.text import safe
 from everstep.cli.shell.asking import next_task
 from everstep.errors import InvalidArgument, NotFound
-from everstep.runtime.workflow import beginning
-from everstep.store.refs import find_run
+from everstep.store.lookup import started_with
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from everstep.api import Store
+    from everstep.runtime.outcome import Outcome
 
 
 def is_agent(app: App, run: str) -> bool:
     """Whether a run is that of an agent, and of no workflow."""
     with app.open() as store:
-        if beginning(store, find_run(store.backend, run)).get("workflow") is not None:
+        if started_with(store, run).get("workflow") is not None:
             return False
         return _state(store, run) is not None
 
 
-def go_on(app: App, modules: list[Any], run: str, task: str | None) -> int:
+def go_on(app: App, modules: list[ModuleType], run: str, task: str | None) -> int:
     """Drive an agent to its next answer."""
     with app.open(driving=True) as store:
         watch(app, store)
@@ -51,7 +56,7 @@ def _asked(run: str) -> str:
     return next_task(run)
 
 
-def _drive(loop: AgentLoop, store: Any, run: str, task: str | None, follow_up: bool) -> Any:
+def _drive(loop: AgentLoop, store: Store, run: str, task: str | None, follow_up: bool) -> Outcome:
     functions = (loop.think, loop.plan, loop.act, *loop.tools.values())
     if not any(inspect.iscoroutinefunction(function) for function in functions):
         return loop.run(store, run, task, follow_up=follow_up)
@@ -60,7 +65,7 @@ def _drive(loop: AgentLoop, store: Any, run: str, task: str | None, follow_up: b
     return asyncio.run(loop.arun(store, run, task, follow_up=follow_up))
 
 
-def _state(store: Any, run: str) -> Mapping[str, Any] | None:
+def _state(store: Store, run: str) -> Mapping[str, Any] | None:
     """The newest state, if it is an agent's."""
     try:
         found = store.view(run)
@@ -69,7 +74,7 @@ def _state(store: Any, run: str) -> Mapping[str, Any] | None:
     return found if isinstance(found, Mapping) and {"pending", "messages", "agent"} <= set(found) else None
 
 
-def _loop(modules: list[Any], run: str, agent: str | None) -> tuple[str, AgentLoop]:
+def _loop(modules: list[ModuleType], run: str, agent: str | None) -> tuple[str, AgentLoop]:
     """The loop that goes with an agent: the only one that is imported, or the only one of its name."""
     known = [(name, one) for module in modules for name, one in vars(module).items() if isinstance(one, AgentLoop)]
     found = [pair for pair in known if pair[1].agent == agent]

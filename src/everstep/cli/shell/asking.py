@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,6 +11,10 @@ from everstep.cli.args import workflow_target
 from everstep.cli.draw.text import cell, safe
 from everstep.cli.draw.values import shown
 from everstep.errors import BadAnswer
+
+if TYPE_CHECKING:
+    from everstep.api import Store
+    from everstep.store.gates import Gate
 
 
 def answer_gates(app: App, run: str) -> bool:
@@ -26,9 +30,9 @@ def waits(app: App, run: str) -> bool:
         return store.get(run).status == "waiting" and any(gate.open for gate in store.gates(run))
 
 
-def _answer(app: App, store: Any, gate: Any) -> bool:
-    app.out.say(f"gate {safe(gate.name)}: {cell(app.hidden(gate.ask) or '', 400)}", "yellow")
-    choices = f" ({', '.join(_word(app.hidden(choice)) for choice in gate.choices)})" if gate.choices else ""
+def _answer(app: App, store: Store, gate: Gate) -> bool:
+    app.out.say(f"gate {safe(gate.name)}: {cell(app.mask(gate.ask) or '', 400)}", "yellow")
+    choices = f" ({', '.join(_word(app.mask(choice)) for choice in gate.choices)})" if gate.choices else ""
     while True:
         text = str(click.prompt(f"Answer{choices}, or Enter to leave it open", default="", show_default=False, err=True))
         if not text:
@@ -37,7 +41,7 @@ def _answer(app: App, store: Any, gate: Any) -> bool:
         try:
             store.answer(gate.run, gate.address, value_of(text, gate.choices))
         except BadAnswer as error:
-            app.out.say(f"error: {safe(app.hidden(error.message))} [{error.code}]")
+            app.out.say(f"error: {safe(app.mask(error.message))} [{error.code}]")
         else:
             return True
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,6 +11,10 @@ from everstep.cli import failures
 from everstep.cli.app import App
 from everstep.cli.draw.text import plural, safe
 from everstep.errors import EverstepError, NotAStore
+
+if TYPE_CHECKING:
+    from everstep.api import Store
+    from everstep.store.views import Page, RunInfo
 
 _MOST = 10_000
 _BEGIN = "`run FILE.yaml` or `run package.module:function` starts a run; `demo` shows one."
@@ -37,14 +41,14 @@ def _about(app: App) -> None:
     app.out.say(_counts(page) if page else f"no runs yet: {_BEGIN}")
 
 
-def _place(store: Any) -> str:
+def _place(store: Store) -> str:
     from urllib.parse import unquote
 
-    scheme, _, rest = str(store.backend.url).partition("://")
+    scheme, _, rest = str(store.url).partition("://")
     return f"store: {scheme} {safe(unquote(rest.removeprefix('/')))}".rstrip()
 
 
-def _counts(page: Any) -> str:
+def _counts(page: Page[RunInfo]) -> str:
     """Runs by status and their checkpoints; of a store with very many, those of the newest."""
     statuses = Counter(run.status for run in page)
     by_status = ", ".join(f"{count:,} {status}" for status, count in statuses.most_common())

@@ -29,7 +29,7 @@ readline = _load()
 
 def talk(session: Session) -> int:
     """Read and run lines until the person leaves."""
-    history = History(place(), session.app.redactor)
+    history = History(place(), session.app.mask.redactor)
     _prepare(history)
     code = 0
     try:

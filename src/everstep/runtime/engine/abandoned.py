@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from _thread import start_new_thread
+from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic, sleep
 from typing import TYPE_CHECKING
@@ -17,28 +18,28 @@ from typing import TYPE_CHECKING
 from everstep.errors import StoreClosed
 
 if TYPE_CHECKING:
-    from everstep.runtime.run import Run
+    from everstep.runtime.engine.attempt import Attempt
 
 _PATIENCE = 10.0  # seconds that a store waits, when it is closed, for runs that are being left
-_leaving: dict[int, Run] = {}
+_leaving: dict[int, Attempt] = {}
 
 
-def leave(run: Run, error: BaseException | None) -> None:
-    """Leave a run in another thread. Takes no lock: it may be called in the middle of anything."""
-    if run._pid != os.getpid() or sys.is_finalizing():
+def leave(run: Attempt, error: BaseException | None, end: Callable[[Attempt, BaseException | None], None]) -> None:
+    """Have `end` leave a run in another thread. Takes no lock: it may be called in the middle of anything."""
+    if run.pid != os.getpid() or sys.is_finalizing():
         return  # who dies gives its leases back
     _leaving[id(run)] = run
     try:
-        start_new_thread(_leave, (run, error))
+        start_new_thread(_leave, (run, error, end))
     except BaseException:
         _leaving.pop(id(run), None)
         raise
 
 
-def _leave(run: Run, error: BaseException | None) -> None:
+def _leave(run: Attempt, error: BaseException | None, end: Callable[[Attempt, BaseException | None], None]) -> None:
     try:
         with suppress(StoreClosed):  # the store gave all leases back
-            run._leave(error)
+            end(run, error)
     except BaseException:  # noqa: BLE001 - no caller is left to raise it to
         sys.excepthook(*sys.exc_info())
     finally:
@@ -48,5 +49,5 @@ def _leave(run: Run, error: BaseException | None) -> None:
 def wait(store: object) -> None:
     """Until no run of this store is being left, or for some seconds."""
     until = monotonic() + _PATIENCE
-    while any(run._store is store for run in list(_leaving.values())) and monotonic() < until:
+    while any(run.store is store for run in list(_leaving.values())) and monotonic() < until:
         sleep(0.002)

@@ -20,8 +20,8 @@ from everstep.errors import RunClosed
 if TYPE_CHECKING:
     from types import FrameType
 
-    from everstep.runtime.engine.driver import Driver
-    from everstep.runtime.steps.drive import Ticket
+    from everstep.runtime.engine.attempt import Attempt
+    from everstep.runtime.steps.ticket import Ticket
 
 
 _NONE: Any = frozenset()
@@ -32,7 +32,7 @@ class Frame:
 
     __slots__ = ("counts", "dead", "flow", "guests", "handle", "left", "outer", "owner", "path", "run", "ticket")
 
-    def __init__(self, run: Driver, handle: Any, path: str = "", counts: dict[str, int] | None = None, ticket: Ticket | None = None):
+    def __init__(self, run: Attempt, handle: Any, path: str = "", counts: dict[str, int] | None = None, ticket: Ticket | None = None):
         self.run: Any = run
         self.handle = handle
         self.path = path
@@ -44,6 +44,11 @@ class Frame:
         self.owner: FrameType | None = None  # of a run: the generator that opened it
         self.flow: tuple[int, Any] = (0, None)  # of a run: the thread and the task that opened it
         self.guests: set[Frame] = _NONE  # of a run: open runs of generators that were opened inside of it
+
+    @property
+    def awaits(self) -> bool:
+        """Whether the code here awaits what it calls."""
+        return self.handle is not self.run.handle
 
     def address(self, name: str, key: str | None = None) -> str:
         """The address of the next use of a name here."""

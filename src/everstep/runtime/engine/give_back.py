@@ -22,41 +22,41 @@ from everstep.store.refs import verified
 from everstep.store.store import BaseStore
 
 if TYPE_CHECKING:
-    from everstep.runtime.run import Run
+    from everstep.runtime.engine.attempt import Attempt
 
 _TRIES = 5
 
 
-def give_back(run: Run, cause: BaseException | None = None) -> None:
+def give_back(run: Attempt, cause: BaseException | None = None) -> None:
     """Let go of the run of a broken attempt, now or when the store is back."""
-    row, failure = run._open()[0], run._failure or cause
-    steps = sorted({*run._flight, *run._unwritten})
+    row, failure = run.live()[0], run.failure or cause
+    steps = sorted({*run.steps.flight, *run.unwritten})
     reason = failure.message if isinstance(failure, EverstepError) else type(failure).__name__
     entries = [Entry("event", pack(EventEntry.of("interrupted", {"reason": f"the store failed: {reason}", "steps": steps})), None)]
-    _hand_over(run, row, [*entries, *([taken_over()] if run._unsure else [])], failure)
+    _hand_over(run, row, [*entries, *([taken_over()] if run.unsure else [])], failure)
 
 
-def give_back_unopened(run: Run, row: RunRow, cause: BaseException) -> None:
+def give_back_unopened(run: Attempt, row: RunRow, cause: BaseException) -> None:
     """Let go of a run that could not be opened. That its last driver died must not be forgotten with that."""
-    if run._buried:
+    if run.buried:
         return  # it has ended, and no process holds it
-    _hand_over(run, row, [taken_over()] if run._unsure else [], cause)
+    _hand_over(run, row, [taken_over()] if run.unsure else [], cause)
 
 
-def _hand_over(run: Run, row: RunRow, entries: Sequence[Entry], cause: BaseException | None) -> None:
+def _hand_over(run: Attempt, row: RunRow, entries: Sequence[Entry], cause: BaseException | None) -> None:
     """While the server is away it is not asked once more: the caller has waited for it already."""
     if isinstance(cause, LostLease):
         return
-    store, wakes = run._store, _is_left_to_workers(run, row)
-    run._keeper.owe(row.id, lambda: _write(store, row, entries, wakes))
+    store, wakes = run.store, _is_left_to_workers(run, row)
+    run.keeper.owe(row.id, lambda: _write(store, row, entries, wakes))
     if not isinstance(cause, StoreUnreachable):
         with suppress(EverstepError):  # best effort: the keeper makes up for it
-            run._keeper.settle(row.id)
+            run.keeper.settle(row.id)
 
 
-def _is_left_to_workers(run: Run, row: RunRow) -> bool:
+def _is_left_to_workers(run: Attempt, row: RunRow) -> bool:
     """A run outside of queues that a worker drives is woken by a letter: it has neither a place in a queue nor a holder that died."""
-    return run._ear is not None and run._mode.held is None and not run._mode.driven and row.status == Status.RUNNING
+    return run.ear is not None and run.options.held is None and not run.options.driven and row.status == Status.RUNNING
 
 
 def _write(store: BaseStore, row: RunRow, entries: Sequence[Entry], wakes: bool) -> None:
@@ -65,7 +65,7 @@ def _write(store: BaseStore, row: RunRow, entries: Sequence[Entry], wakes: bool)
         if stored is None or stored.epoch != row.epoch or stored.worker is None:
             return  # another process has it, or it was given back
         try:
-            _commit(store, verified(stored), entries, wakes)
+            _commit(store, verified(stored, store.backend.seal), entries, wakes)
         except Conflict:  # a commit of the broken attempt arrived late
             continue
         except LostLease:
@@ -81,17 +81,19 @@ def _wake_caller(store: BaseStore, row: RunRow) -> None:
     caller = store.backend.run(row.parent) if row.parent is not None and row.parent_number == CHILD else None
     if caller is not None and caller.status in (Status.WAITING, Status.RUNNING):
         now = clock.now_us()
-        store.backend.post(Letter.make(caller.key, f"child:{row.id}", now, now, store.framer.wrap(encode(None))), caller.id)
+        store.backend.post(
+            Letter.make(caller.key, f"child:{row.id}", now, now, store.framer.wrap(encode(None)), store.backend.seal), caller.id
+        )
 
 
 def _commit(store: BaseStore, stored: RunRow, entries: Sequence[Entry], wakes: bool) -> None:
     if not entries and not wakes:
         store.backend.release(stored)
         return
-    chain = Chain(store.framer, stored, stored)
+    chain = Chain(store.framer, stored, stored, store.backend.seal)
     chain.entries(entries)
     commit = chain.commit(worker=None, since=0)
     if wakes:
         now = clock.now_us()
-        commit.letters = [Letter.make(stored.key, "retry", now, now, store.framer.wrap(encode(None)))]
+        commit.letters = [Letter.make(stored.key, "retry", now, now, store.framer.wrap(encode(None)), store.backend.seal)]
     store.backend.commit(commit)

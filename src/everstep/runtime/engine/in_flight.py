@@ -1,14 +1,17 @@
-"""Which commits of a run are on their way, and who waits until there are fewer. Needs no memory where one arrives: nobody waits for ever."""
+"""The commits of a run that are in flight, and the threads that wait until there are fewer. A set, not a number: Ctrl-C can settle a commit twice."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from everstep.backends.contract.core import Committed, Outcome
 from everstep.threads.wakeup import Nudge
 
 _MOMENT = 0.5  # seconds: a signal that comes just before a wait is heard after it
 
 
 class Underway:
-    """Told by whoever sends one and by whoever settles it, from any thread. Settled twice, it counts once."""
+    """Commits in flight. Any thread may add or settle one; settled twice, it counts once."""
 
     def __init__(self) -> None:
         self._sleepers: list[Nudge] = []
@@ -22,7 +25,7 @@ class Underway:
         self._way.add(commit)
 
     def settled(self, commit: object) -> None:
-        self._way.discard(commit)  # before anything that needs memory: who sleeps looks for itself after a moment
+        self._way.discard(commit)  # first: a waiter that is not woken looks for itself after a moment
         for sleeper in self._sleepers.copy():
             sleeper.give()
 
@@ -37,3 +40,25 @@ class Underway:
                 nudge.wait(_MOMENT)
         finally:
             self._sleepers.remove(nudge)
+
+
+class Waiter:
+    """Waits for a commit that another thread leads."""
+
+    def __init__(self, hear: Callable[[Committed], None]) -> None:
+        self._hear = hear
+        self._done = Nudge()
+        self._error: BaseException | None = None
+
+    def done(self, outcome: Outcome) -> None:
+        if isinstance(outcome, BaseException):
+            self._error = outcome
+        else:
+            self._hear(outcome)
+        self._done.give()
+
+    def wait(self) -> None:
+        while not self._done.wait(_MOMENT):
+            pass
+        if self._error is not None:
+            raise self._error

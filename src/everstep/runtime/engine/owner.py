@@ -83,7 +83,7 @@ def _look(here: Frame | None, stack: FrameType | None) -> Frame | None:
         return _outside(here)
     at = here
     while at is not None:
-        root: Frame = at.run._root
+        root: Frame = at.run.root
         if root.owner is stack and not root.left:
             return at if at.ticket is not None else root
         at = at.outer
@@ -106,7 +106,7 @@ def _outside(here: Frame | None) -> Frame | None:
             if here.flow != now and (other := _open_beside(here)) is not None:
                 raise AmbiguousRun([here.run.id, other.run.id])
             return here
-        left = here.run._root.left
+        left = here.run.root.left
         if here.flow != now:
             if left:
                 return here  # a task that outlives its run is told so when it uses it
@@ -121,7 +121,7 @@ def _outside(here: Frame | None) -> Frame | None:
 def _open_beside(here: Frame) -> Frame | None:
     """A run of a generator that may have shared the context of this run: either of them may have started the calling task."""
     at = here.outer
-    while at is not None and not (at.owner is not None and not at.run._root.left and at.flow == here.flow):
+    while at is not None and not (at.owner is not None and not at.run.root.left and at.flow == here.flow):
         at = at.outer
     return at or next(iter(here.guests.copy()), None)
 
@@ -130,15 +130,15 @@ def _around(root: Frame) -> Iterator[Frame]:
     """The runs that were current, one inside the other, when this one was opened."""
     at = root.outer
     while at is not None:
-        host: Frame = at.run._root
+        host: Frame = at.run.root
         yield host
         at = host.outer
 
 
 def _still_open(here: Frame | None) -> Frame | None:
     """The nearest frame of a run that has not ended, in the order of this context."""
-    while here is not None and here.run._root.left:
-        here = here.outer if here.ticket is None else here.run._root.outer
+    while here is not None and here.run.root.left:
+        here = here.outer if here.ticket is None else here.run.root.outer
     return here
 
 

@@ -1,4 +1,4 @@
-"""What a run has recorded and its program has not yet asked for again. Reads the journal once, when the run is opened.
+"""What a run has recorded, and which of it its program has asked for again. Reads the journal once, when the run is opened.
 
 A workflow is played back from its beginning; a loop of one's own from its base, the newest checkpoint that the program itself
 asked for. Every record that is read is proved by the chain before anything relies on it.
@@ -6,12 +6,15 @@ asked for. Every record that is read is proved by the chain before anything reli
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from everstep.backends.contract.core import Backend
 from everstep.clock import clock
+from everstep.fields import replace
 from everstep.records import Kind, Record, RunRow
+from everstep.runtime.engine.store_trouble import TROUBLE
+from everstep.runtime.hooks import Hooks
 from everstep.runtime.limits.budget import Used
 from everstep.runtime.limits.driven_time import driven_seconds
 from everstep.store.chain import Entry
@@ -29,17 +32,20 @@ from everstep.store.journal.entries import (
     pack,
     said_in,
 )
-from everstep.store.load import checked_from, checkpoint_record
+from everstep.store.journal.results import load_result
+from everstep.store.load import Stretch, checked_from, stretch
 from everstep.store.no_collection import no_collection
 from everstep.store.views import asked_for, header_of
 
 _STEP, _GATE, _ANSWER, _TIMER, _EVENT = (k.value for k in (Kind.STEP, Kind.GATE, Kind.ANSWER, Kind.TIMER, Kind.EVENT))
 _COUNTED = (_STEP, _GATE, _ANSWER, _TIMER, _EVENT)
+_UNTOLD = ("value_drawn", "step_started", "gate_cancelled")  # records of steps that hooks are not told of, live neither
+_HOOKS_OF = {"step": ("after_step",), "checkpoint": ("after_checkpoint",), "answer": ("after_gate",), "gate": ("before_gate",)}
 _STATUS, _CHECKPOINT, _START = Kind.STATUS.value, Kind.CHECKPOINT.value, Kind.START.value
 
 
-class Playback:
-    """The recorded steps, gates and timers by address."""
+class Replay:
+    """The recorded steps, gates and timers by address, and which of them the program has asked for."""
 
     def __init__(self) -> None:
         self.entries: dict[str, Recorded[StepEntry]] = {}
@@ -65,6 +71,48 @@ class Playback:
         self.number = 0  # the base
         self.counts: dict[str, int] = {}
         self.records: list[Record] = []
+        self.read: Stretch | None = None  # what the state of the base is made of, until it is loaded
+        self.requested: set[str] = set()  # the addresses that the program has asked for in this attempt
+        self._keyed: dict[str, Recorded[StepEntry]] | None = None
+
+    def bind(self, backend: Backend, row: RunRow, met: Callable[[BaseException], None]) -> None:
+        """Belong to an attempt that was opened with this row. `met` is told of trouble of the store before it is raised."""
+        self._backend, self._row, self._met = backend, row, met
+
+    def taken_read(self) -> Stretch | None:
+        """What was read of the state, which is not kept any longer."""
+        read, self.read = self.read, None
+        return read
+
+    def recorded(self, address: str) -> Recorded[StepEntry] | None:
+        """What was recorded of a step, a drawn value or a call; the program asks for it."""
+        found = self.entries.get(address)
+        if found is None and "@" in address:
+            if self._keyed is None:  # what came later is remembered, and may not be stored yet
+                self._keyed = self._read_keyed()
+            found = self._keyed.get(address)
+        if found is not None:
+            self.requested.add(address)
+        return found
+
+    def _read_keyed(self) -> dict[str, Recorded[StepEntry]]:
+        try:
+            return keyed(self._backend, self._row)
+        except TROUBLE as error:
+            self._met(error)
+            raise
+
+    def loaded(self, step: StepEntry) -> Any:
+        """The recorded result of a step."""
+        try:
+            return load_result(self._backend, self._row.family, step.form, step.result)
+        except TROUBLE as error:
+            self._met(error)
+            raise
+
+    def unused(self) -> list[str]:
+        """The recorded steps that the program did not ask for."""
+        return [address for address in self.entries if address not in self.requested and "/" not in address and "@" not in address]
 
     def take(self, record: Record) -> None:
         kind = record.kind
@@ -89,7 +137,7 @@ class Playback:
             self.skip_saves = self.start.get("saves", 0)
 
     def _checkpoint(self, record: Record) -> None:
-        header = header_of(record.meta)
+        header = header_of(record.own)
         self.recent.clear()
         self.saved_at = record.at
         if "used" in header:
@@ -146,6 +194,12 @@ class Playback:
         for other in (*cancelled, *(other for other, one in waits if one.record.seq > found.record.seq)):
             self.forget(other)
 
+    def stand_on(self, base: Record, used: Used) -> None:
+        """Begin at a checkpoint, which knows what was used before it."""
+        self._used = used
+        self._from = (used.seconds, base.at, base.epoch)
+        self.saved_at = base.at
+
     @property
     def used(self) -> Used:
         """What the run has used; added up when somebody asks, because that opens every record."""
@@ -197,49 +251,52 @@ def content(record: Record) -> dict[str, Any]:
     return said_in(record)
 
 
-def begun(records: Sequence[Record]) -> Playback:
+def begun(records: Sequence[Record]) -> Replay:
     """A run that has just been made by these records."""
-    playback = Playback()
-    playback.records = list(records)
+    replay = Replay()
+    replay.records = list(records)
     for record in records:
-        playback.take(record)
-    return playback
+        replay.take(record)
+    return replay
 
 
-def whole(backend: Backend, row: RunRow) -> Playback:
+def whole(backend: Backend, row: RunRow) -> Replay:
     """All that a workflow has recorded."""
-    playback = Playback()
+    replay = Replay()
     with no_collection():
-        playback.records = checked_from(backend, row, 1)
-        for record in playback.records:
-            playback.take(record)
+        replay.records = checked_from(backend, row, 1)
+        for record in replay.records:
+            replay.take(record)
     if row.checkpoints:
-        playback.number = row.checkpoints
-    return playback
+        replay.number = row.checkpoints
+    return replay
 
 
-def after_base(backend: Backend, row: RunRow) -> Playback:
+def after_base(backend: Backend, row: RunRow) -> Replay:
     """What a loop of one's own has recorded since its base; its `number` is 0 where there is none."""
-    playback = Playback()
+    replay = Replay()
     first = 1
     if row.checkpoints:
-        head = checkpoint_record(backend, row, row.checkpoints)
-        header = header_of(head.meta)
-        playback.number = row.checkpoints if asked_for(head.meta) else header.get("base", 0)
-        if playback.number:
-            base = head if playback.number == row.checkpoints else checkpoint_record(backend, row, playback.number)
-            header = header_of(base.meta)
-            playback.counts = dict(header.get("counts") or {})
+        head = stretch(backend, row, row.checkpoints, row.head_seq)
+        own = head.checkpoint(row.checkpoints).own
+        replay.number = row.checkpoints if asked_for(own) else header_of(own).get("base", 0)
+        if replay.number:
+            replay.read = head if replay.number == row.checkpoints else stretch(backend, row, replay.number, row.head_seq)
+            base = replay.read.checkpoint(replay.number)
+            header = header_of(base.own)
+            replay.counts = dict(header.get("counts") or {})
             if header.get("many"):
-                playback.counts = _count(backend, row, base.seq)
-            playback._used = Used(*header.get("used", ()))
-            playback._from = (playback._used.seconds, base.at, base.epoch)
-            playback.saved_at = base.at
+                replay.counts = _count(backend, row, base.seq)
+            replay.stand_on(base, Used(*header.get("used", ())))
             first = base.seq + 1
-    playback.records = checked_from(backend, row, first)
-    for record in playback.records:
-        playback.take(record)
-    return playback
+    replay.records = checked_from(backend, row, first) if replay.read is None else _behind(replay.read, first)
+    for record in replay.records:
+        replay.take(record)
+    return replay
+
+
+def _behind(read: Stretch, first: int) -> list[Record]:
+    return read.proved(first, read.row.head_seq) if first <= read.row.head_seq else []
 
 
 def _count(backend: Backend, row: RunRow, last: int) -> dict[str, int]:
@@ -263,3 +320,19 @@ def keyed(backend: Backend, row: RunRow) -> dict[str, Recorded[StepEntry]]:
             for address in content(record).get("steps", ()):
                 forget(found.get(address))
     return found
+
+
+def republish(hooks: Hooks, records: list[Record]) -> None:
+    """Tell this process's hooks once more what was recorded."""
+    from everstep.store.events.feed import event_of
+
+    for record in records:
+        event = event_of(None, record, replayed=True)
+        if record.kind == _EVENT and (event.name.startswith("custom:") or event.name == "milestone"):
+            name = f"custom:{event.name.removeprefix('custom:')}"
+            hooks.fire(name, replace(event, name=name))
+        elif event.name not in _UNTOLD:
+            for name in _HOOKS_OF.get(record.kind, ()):
+                hooks.fire(name, event)
+            if event.name in ("step_failed", "step_retrying"):
+                hooks.fire("error", event)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from urllib.parse import unquote
 
-from everstep.errors import StoreBusy, StoreError, StoreFailed, StoreFull, StoreUnreachable
+from everstep.errors import Conflict, LostLease, StoreBusy, StoreError, StoreFailed, StoreFull, StoreUnreachable, TransactionUnknown
 
+TROUBLE = (StoreError, LostLease, Conflict, TransactionUnknown)
+"""Errors of the store itself. No failure of a run is made of them, whatever its program does with them."""
 _PASSES = (StoreUnreachable, StoreFailed, StoreFull, StoreBusy)
 
 

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING
 from everstep.runtime.limits.budget import Budget, Used
 
 if TYPE_CHECKING:
-    from everstep.runtime.engine.replay import Playback
+    from everstep.runtime.engine.replay import Replay
 
 
 class Account:
     """What a run may use and has used. `below` is what its children have used; of their seconds those in which the run did not drive them itself."""
 
     def __init__(
-        self, run: str, played: Playback, began: float, budget: Budget | None = None, timeout: float | None = None, caller: Account | None = None
+        self, run: str, played: Replay, began: float, budget: Budget | None = None, timeout: float | None = None, caller: Account | None = None
     ):  # fmt: skip
         self.run = run
         self.budget, self.timeout, self.caller = budget, timeout, caller

@@ -18,10 +18,10 @@ from everstep.codec.values import decode, encode
 from everstep.errors import EverstepError
 from everstep.snapshot.saver import Saver
 from everstep.store.chain import Chain
-from everstep.store.views import with_header
+from everstep.store.views import own_text
 
 if TYPE_CHECKING:
-    from everstep.runtime.engine.driver import Driver
+    from everstep.runtime.engine.attempt import Attempt
 
 LOOK_SECONDS = 1.0  # a new rhythm is noticed after this
 
@@ -29,7 +29,7 @@ LOOK_SECONDS = 1.0  # a new rhythm is noticed after this
 class Ticker:
     """Watches the clock for one run while its steps are running."""
 
-    def __init__(self, run: Driver, seconds: float):
+    def __init__(self, run: Attempt, seconds: float):
         self._run = run
         self._seconds = seconds
         self._stopped = False
@@ -51,16 +51,16 @@ class Ticker:
 
     def due_in(self) -> float:
         """How many seconds later to look at it next."""
-        if not self._run._flight:
+        if not self._run.steps.flight:
             return min(LOOK_SECONDS, max(0.005, self._seconds))
-        due = max(self._run._saved_at + self._seconds, self._not_before)
+        due = max(self._run.saves.saved_at + self._seconds, self._not_before)
         return min(LOOK_SECONDS, max(0.005, due - time.monotonic()))
 
     def look(self) -> None:
         """Save, if a step is running and the newest checkpoint is too old."""
         run, now = self._run, time.monotonic()
         with self._saving:
-            if not self._stopped and run._flight and now - run._saved_at >= self._seconds and now >= self._not_before:
+            if not self._stopped and run.steps.flight and now - run.saves.saved_at >= self._seconds and now >= self._not_before:
                 try:
                     self._save()
                 except Exception as error:  # noqa: BLE001 - best effort, and the thread serves other runs, too
@@ -71,38 +71,39 @@ class Ticker:
         """A copy that could not be made because the program was just changing the state is made at the next look."""
         run = self._run
         try:
-            copy = decode(encode(run._open()[1].state))
-        except (RuntimeError, MemoryError, EverstepError) as error:
+            copy = decode(encode(run.live()[1].state))
+        except (RuntimeError, EverstepError) as error:
             self.failure = error  # best effort: the step's end makes the next checkpoint, and reports what is wrong with the state
             self._not_before = time.monotonic() + min(0.05, self._seconds)
             return
         if self._stopped:
             return
-        run._fire("before_checkpoint", kind="automatic")
-        with run._lock:
+        span = run.saves.announce("automatic")
+        with run.writer.lock:
             try:
                 commit = self._commit(copy)
-            except (MemoryError, EverstepError) as error:
+            except EverstepError as error:
                 self.failure = error  # best effort: the next commit of the run meets the same trouble and reports it
-                run._saved_at = time.monotonic()
+                run.saves.saved_at = time.monotonic()
+                run.saves.not_made(span, error)
                 return
-        run._made(commit)
+        run.saves.made(commit, span)
 
     def _commit(self, copy: object) -> Commit:
         run = self._run
-        row, _ = run._open()
-        saver = Saver(run._store.framer.wrap)
-        mask = run._mask
+        row, _ = run.live()
+        saver = Saver(run.store.framer.wrap)
+        mask = run.mask
         saver.begin(copy if mask is None else mask(copy))
-        chain = Chain(run._store.framer, row, row)
-        chain.entries(run._entries)
-        trigger = run._mode.policy.due("", None, 0, self._seconds)
-        chain.checkpoint(saver.build(whole=True), None, (), with_header(None, run._header("automatic", trigger, False)))
+        chain = Chain(run.store.framer, row, row, run.store.backend.seal)
+        chain.entries(run.writer.entries)
+        trigger = run.options.policy.due("", None, 0, self._seconds)
+        chain.checkpoint(saver.build(whole=True), own=own_text(run.saves.header("automatic", trigger, False)))
         commit = chain.commit()
-        run._durable(commit)  # where saves are deferred, this one has to come after them
-        run._entries = []
-        run._row = commit.run
-        run._stale = True
+        run.writer.make_durable(commit)  # where saves are deferred, this one has to come after them
+        run.writer.entries = []
+        run.row = commit.run
+        run.writer.stale = True
         return commit
 
 
@@ -139,7 +140,7 @@ class _Clock:
                 if not cls._tickers:
                     cls._thread = None
                     return
-            with suppress(MemoryError):
+            with suppress(MemoryError):  # the thread saves for all runs of the process
                 cls._look()
 
     @classmethod

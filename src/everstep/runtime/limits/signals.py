@@ -18,8 +18,7 @@ from weakref import ref
 from everstep.errors import Interrupted, Suspended
 
 if TYPE_CHECKING:
-    from everstep.runtime.engine.driver import Driver
-    from everstep.runtime.run import Run
+    from everstep.runtime.engine.attempt import Attempt
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -28,22 +27,22 @@ class _Watched:
     """The runs that are open in the main thread, in order. One that is collected without ever being left goes by itself."""
 
     def __init__(self) -> None:
-        self._runs: list[ref[Run]] = []
+        self._runs: list[ref[Attempt]] = []
 
-    def __iter__(self) -> Iterator[Run]:
+    def __iter__(self) -> Iterator[Attempt]:
         return iter([run for known in list(self._runs) if (run := known()) is not None])
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
     @property
-    def newest(self) -> Run:
+    def newest(self) -> Attempt:
         return list(self)[-1]
 
-    def append(self, run: Run) -> None:
+    def append(self, run: Attempt) -> None:
         self._runs = [*(known for known in self._runs if known() is not None), ref(run)]
 
-    def remove(self, run: Run) -> None:
+    def remove(self, run: Attempt) -> None:
         self._runs = [known for known in self._runs if known() not in (None, run)]
 
 
@@ -53,7 +52,7 @@ _seen: int | None = None
 _missed: int | None = None
 
 
-def watch(run: Run) -> None:
+def watch(run: Attempt) -> None:
     """A run is open from now on."""
     if threading.current_thread() is not threading.main_thread():
         return
@@ -62,10 +61,10 @@ def watch(run: Run) -> None:
         _install()
 
 
-def unwatch(run: Run) -> None:
+def unwatch(run: Attempt) -> None:
     global _seen, _missed
     in_main = threading.current_thread() is threading.main_thread()
-    if run not in _open or (run._async and not in_main):
+    if run not in _open or (run.is_async and not in_main):
         return  # an async run is closed in a thread, and taken off here when its task goes on
     _open.remove(run)
     if not _open:
@@ -76,7 +75,7 @@ def unwatch(run: Run) -> None:
 
 def abandon(store: object) -> None:
     """A store was closed: runs of it that were never left have nothing to finish, and a signal is no longer theirs."""
-    for run in [run for run in _open if run._store is store]:
+    for run in [run for run in _open if run.store is store]:
         unwatch(run)
 
 
@@ -87,7 +86,7 @@ def missed() -> int | None:
     return found
 
 
-def told(run: Run, error: BaseException | None) -> BaseException | None:
+def told(run: Attempt, error: BaseException | None) -> BaseException | None:
     """What a run is left with; where a signal came in the form of something else, `Interrupted`.
 
     A task is stopped by cancelling it, and a run around another one sees the exit of that.
@@ -112,9 +111,9 @@ ear: ContextVar[Ear | None] = ContextVar("ear", default=None)
 """That of the worker that a run is opened by; its children hear with it, too."""
 
 
-def seen(run: Driver | None = None) -> tuple[str, int] | None:
+def seen(run: Attempt | None = None) -> tuple[str, int] | None:
     """The signal that asked the process to stop, or this run of it, and the exit code that goes with it."""
-    number = _seen if run is None or run._ear is None else run._ear.heard or _seen
+    number = _seen if run is None or run.ear is None else run.ear.heard or _seen
     return None if number is None else (signal.Signals(number).name, 128 + number)
 
 
@@ -151,30 +150,30 @@ def _handle(number: int, stack: Any) -> None:
         return
     _seen = number
     _say(number)
-    if any(run._flight or run._closing for run in _open):
+    if any(run.steps.flight or run.is_leaving for run in _open):
         return
-    if not _open.newest._async:
-        raise Interrupted(_open.newest._name(), f"signal {signal.Signals(number).name}", 128 + number)
-    for task in {run._task for run in _open if run._async and not run._mode.driven}:  # raising here would hit the loop instead
+    if not _open.newest.is_async:
+        raise Interrupted(_open.newest.name, f"signal {signal.Signals(number).name}", 128 + number)
+    for task in {run.task for run in _open if run.is_async and not run.options.driven}:  # raising here would hit the loop instead
         task.get_loop().call_soon_threadsafe(_cancel, task)
 
 
 def _cancel(task: Any) -> None:
     """Stop a task where it waits, unless it came to a step's end or beginning meanwhile and is on its way out."""
-    if not any(run._closing for run in _open if run._task is task):
+    if not any(run.is_leaving for run in _open if run.task is task):
         task.cancel()
 
 
-def stop_idle(run: Run) -> None:
+def stop_idle(run: Attempt) -> None:
     """Cancel the task of an async run of a worker that is to stop, unless a step is running: that one is finished first. From any thread."""
-    task = run._task
-    if run._async and task is not None:
-        task.get_loop().call_soon_threadsafe(lambda: None if run._flight or run._closing else task.cancel())
+    task = run.task
+    if run.is_async and task is not None:
+        task.get_loop().call_soon_threadsafe(lambda: None if run.steps.flight or run.is_leaving else task.cancel())
 
 
 def _say(number: int) -> None:
     """A person at a terminal should know that the signal was heard, and what a second one does."""
-    steps = [address for run in _open for address in run._flight]
+    steps = [address for run in _open for address in run.steps.flight]
     if steps and os.isatty(2):
         os.write(2, f"\neverstep: {signal.Signals(number).name}: finishing {', '.join(steps[:3])}; once more stops at once\n".encode())
 

@@ -9,8 +9,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from everstep.backends.contract.core import Commit
-    from everstep.runtime.steps.drive import Ticket
+    from everstep.backends.contract.core import Commit, Committed
+    from everstep.runtime.steps.drive import Ways
+    from everstep.runtime.steps.ticket import Ticket
 
 
 class Work(Protocol):
@@ -24,7 +25,7 @@ class Work(Protocol):
     def inside(self) -> bool:
         """Whether the step's record is committed by it."""
 
-    def commit(self, commit: Commit) -> None:
+    def commit(self, commit: Commit) -> Committed:
         """End it together with the commit of the step's record."""
 
     def recorded(self, ticket: Ticket) -> None:
@@ -40,11 +41,8 @@ class Inside(Protocol):
     def check(self, ticket: Ticket) -> None:
         """Refuse what makes no sense, before anything is written about the step."""
 
-    def attempt(self, ticket: Ticket) -> Any:
-        """Make one attempt; return its result, which is recorded."""
-
-    async def attempt_async(self, ticket: Ticket, handle: Any) -> Any:
-        """Make one attempt in a task."""
+    async def attempt(self, ticket: Ticket, ways: Ways) -> Any:
+        """Make one attempt, in a thread or in a task; return its result, which is recorded."""
 
     def skip(self, ticket: Ticket) -> None:
         """Have no earlier attempt take effect any more: an operator skips the step."""

@@ -139,7 +139,7 @@ def step(function: Any = None, /, **options: Any) -> Any:
         if here is None:
             warn_if_stray(function.__name__)
             return function(*args, **kwargs)
-        return (here.handle if is_async else here.run)._called(call, ABSENT, args, kwargs)
+        return here.run.called(is_async and here.awaits, call, ABSENT, args, kwargs)
 
     call.__everstep__ = (function, chosen)  # type: ignore[attr-defined]
     if is_async and hasattr(inspect, "markcoroutinefunction"):  # Python 3.12

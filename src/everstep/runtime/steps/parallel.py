@@ -8,10 +8,13 @@ from __future__ import annotations
 import asyncio
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from everstep.runtime.steps.adrive import adrive
-from everstep.runtime.steps.drive import Ticket, drive
+from everstep.runtime.steps.drive import drive
+from everstep.runtime.steps.ticket import Ticket
+
+if TYPE_CHECKING:
+    from everstep.runtime.tasks.writer import TaskWriter
 
 
 class _Failed:
@@ -54,7 +57,7 @@ def _wait(future: Future[Any]) -> Any:
                 raise
 
 
-async def adrive_all(tickets: list[Ticket], concurrency: int, handle: Any) -> list[Any]:
+async def await_all(tickets: list[Ticket], concurrency: int, tasks: TaskWriter) -> list[Any]:
     room = asyncio.Semaphore(concurrency)
     stop: list[bool] = []
 
@@ -63,7 +66,7 @@ async def adrive_all(tickets: list[Ticket], concurrency: int, handle: Any) -> li
             if stop:
                 return _Failed(None)
             try:
-                return await adrive(ticket, handle)
+                return await tasks.drive(ticket)
             except asyncio.CancelledError:
                 raise
             except BaseException as error:  # noqa: BLE001 - raised below, in the caller's task

@@ -127,3 +127,10 @@ def _fits(error: Exception, wanted: Errors) -> bool:
     return bool(names) and any(
         not names.isdisjoint((cls.__name__, cls.__qualname__, f"{cls.__module__}.{cls.__qualname__}")) for cls in type(error).__mro__
     )
+
+
+def chance() -> float:
+    """A number from 0 up to 1."""
+    import random
+
+    return random.random()  # noqa: S311 - it spreads retries, it hides nothing

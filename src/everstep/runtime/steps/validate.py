@@ -14,94 +14,74 @@ from everstep.errors import EverstepError, Interrupted, NonDeterminism, Suspende
 from everstep.records import Kind, Status
 from everstep.runtime.engine.replay import content
 from everstep.runtime.steps.difference import NOTHING, Difference, difference, of_texts
-from everstep.runtime.steps.drive import Ticket, call_once, given_again, is_other_input
+from everstep.runtime.steps.drive import COMPARED, Ended
+from everstep.runtime.steps.lookup import is_other_input
+from everstep.runtime.steps.ticket import Ticket, raised
 from everstep.store.journal.entries import FAILED, RUNNING, SUCCEEDED, StepEntry
 from everstep.store.journal.results import load_result, show_input
 from everstep.store.load import newest_of
 
 if TYPE_CHECKING:
-    from everstep.runtime.engine.driver import Driver
-    from everstep.runtime.run import Run
+    from everstep.runtime.engine.attempt import Attempt
+    from everstep.runtime.steps.drive import Ways
 
 END = "the workflow"
+GIVEN: Ended = (None, COMPARED)
 
 
 class JournalEnds(Interrupted):
     """The program asks for something that is not recorded."""
 
-    def __init__(self, run: Driver, address: str):
+    def __init__(self, run: Attempt, address: str):
         self.address = address
         super().__init__(run.id, f"the journal ends before {address}")
 
 
-def ends_at(run: Driver, address: str, asked: bool = False) -> JournalEnds:
+def ends_at(run: Attempt, address: str, asked: bool = False) -> JournalEnds:
     """Note that something has no recorded end. `asked`: a gate whose question is recorded, and only the answer is missing."""
     if not asked:
         note_new(run, address)
     return JournalEnds(run, address)
 
 
-def note_new(run: Driver, address: str) -> None:
-    if address not in run._report.new:
-        run._report.new.append(address)
+def note_new(run: Attempt, address: str) -> None:
+    if address not in run.report.new:
+        run.report.new.append(address)
 
 
-def check(ticket: Ticket) -> Any:
-    """Call a step of a sync program, compare, and give what is recorded."""
+async def check(ticket: Ticket, ways: Ways) -> Ended:
+    """Call a step and compare. What is recorded is then given to the program; ends are handed out in their recorded order."""
+    run = ticket.run
     if not ticket.done:
-        return _unfinished_child(ticket)
+        return await _unfinished(ticket, ways)
     if is_to_be_called(ticket):
         try:
-            compare(ticket, call_once(ticket))
+            compare(ticket, await ways.call(ticket))
         except JournalEnds:
             pass  # a step inside asked for something new; this one has a recorded end all the same
         except Exception as error:  # noqa: BLE001 - it is compared
-            compare_error(ticket, error)
+            compare_error(ticket, raised(error))
         finally:
-            ticket.run._flight.pop(ticket.address, None)
-    return given_again(ticket)
-
-
-async def acheck(ticket: Ticket, handle: Any) -> Any:
-    """The same in a task. Ends are handed out in their recorded order."""
-    from everstep.runtime.steps.adrive import acall, wait_for_place
-
-    run = ticket.run
-    if not ticket.done:
-        if _is_child(ticket):
-            return await acall(ticket, handle)
-        if "/" not in ticket.address:  # other tasks may still get recorded ends
-            await handle._completions.new()
-        raise ends_at(run, ticket.address)
-    if is_to_be_called(ticket):
-        try:
-            compare(ticket, await acall(ticket, handle))
-        except JournalEnds:
-            pass
-        except Exception as error:  # noqa: BLE001 - it is compared
-            compare_error(ticket, error)
-        finally:
-            run._flight.pop(ticket.address, None)
+            run.steps.flight.pop(ticket.address, None)
     try:
-        await wait_for_place(ticket, handle)
+        await ways.place(ticket)
     except NonDeterminism as error:  # it had been cancelled, and is not now: there is no result that the program could get
-        run._report.differences.append(Difference(ticket.address, error.recorded, error.now, what="cancelled"))
+        run.report.differences.append(Difference(ticket.address, error.recorded, error.now, what="cancelled"))
         raise JournalEnds(run, ticket.address) from error
-    return given_again(ticket)
+    return GIVEN
 
 
-def _is_child(ticket: Ticket) -> bool:
-    return getattr(ticket.function, "is_child", False)
-
-
-def _unfinished_child(ticket: Ticket) -> Any:
-    """A child run that has begun is compared as far as it came, also if its caller has no record of its end."""
-    if not _is_child(ticket):
-        raise ends_at(ticket.run, ticket.address)
+async def _unfinished(ticket: Ticket, ways: Ways) -> Ended:
+    """A child run that has begun is compared as far as it came, also if its caller has no record of its end. Nothing else is called."""
+    run = ticket.run
+    if not ticket.is_child:
+        if "/" not in ticket.address:  # other tasks may still get recorded ends
+            await ways.fresh(ticket, is_over=True)
+        raise ends_at(run, ticket.address)
     try:
-        return call_once(ticket)
+        return await ways.call(ticket), None
     finally:
-        ticket.run._flight.pop(ticket.address, None)
+        run.steps.flight.pop(ticket.address, None)
 
 
 def is_to_be_called(ticket: Ticket) -> bool:
@@ -110,12 +90,12 @@ def is_to_be_called(ticket: Ticket) -> bool:
     assert found is not None
     step, options = found.entry, ticket.options
     if is_other_input(ticket, step):
-        run._report.differences.append(_input_difference(ticket, step.input))
+        run.report.differences.append(_input_difference(ticket, step.input))
         return False
     if step.flags.get("cancelled") or step.flags.get("skipped") or options.at_most_once or options.transactional is not None:
         return False
-    run._report.executed += 1
-    run._called_again.add(ticket.address)
+    run.report.executed += 1
+    run.steps.called_again.add(ticket.address)
     return True
 
 
@@ -141,7 +121,7 @@ def compare(ticket: Ticket, now: Any) -> None:
     """What a step gives now against what was recorded."""
     run, found = ticket.run, ticket.found
     assert found is not None
-    step, mask = found.entry, run._mask
+    step, mask = found.entry, run.mask
     try:
         kept = now if mask is None else mask(now, f"result of {ticket.address}")
         encode(kept, f"result of {ticket.address}")
@@ -149,25 +129,25 @@ def compare(ticket: Ticket, now: Any) -> None:
         compare_error(ticket, error)
         return
     if step.status != SUCCEEDED:
-        run._report.differences.append(of_texts(ticket.address, _words(step.error), repr(kept)))
+        run.report.differences.append(of_texts(ticket.address, _words(step.error), repr(kept)))
         return
-    differs = difference(ticket.address, load_result(run._store.backend, run._family, step.form, step.result), kept)
+    differs = difference(ticket.address, load_result(run.store.backend, run.family, step.form, step.result), kept)
     if differs is not None:
-        run._report.differences.append(differs)
+        run.report.differences.append(differs)
 
 
 def compare_error(ticket: Ticket, error: Exception) -> None:
     """A failure against what was recorded: the class and the text count."""
     run, found = ticket.run, ticket.found
     assert found is not None
-    step, now = found.entry, _words(run._error_body(error))
+    step, now = found.entry, _words(run.error_body(error))
     if step.status != SUCCEEDED:
         recorded = _words(step.error)
         if recorded == now:
             return
     else:
-        recorded = repr(load_result(run._store.backend, run._family, step.form, step.result))
-    run._report.differences.append(of_texts(ticket.address, recorded, now))
+        recorded = repr(load_result(run.store.backend, run.family, step.form, step.result))
+    run.report.differences.append(of_texts(ticket.address, recorded, now))
 
 
 def _words(error: Any) -> str:
@@ -181,13 +161,13 @@ def skipped(ticket: Ticket) -> None:
     if ticket.found is None:
         note_new(ticket.run, ticket.address)
     elif is_other_input(ticket, ticket.found.entry):
-        ticket.run._report.differences.append(_input_difference(ticket, ticket.found.entry.input))
+        ticket.run.report.differences.append(_input_difference(ticket, ticket.found.entry.input))
 
 
-def conclude(run: Run, error: BaseException | None) -> None:
+def conclude(run: Attempt, error: BaseException | None) -> None:
     """After the program: what it asked for and did not ask for, and how it ended."""
-    assert run._row is not None
-    report, row = run.report, run._row
+    assert run.row is not None
+    report, row = run.report, run.row
     missing = _not_asked_for(run)
     over = row.status in (Status.SUCCEEDED, Status.FAILED)
     for address in report.new:
@@ -202,8 +182,8 @@ def conclude(run: Run, error: BaseException | None) -> None:
         _compare_end(run, error)
 
 
-def _not_asked_for(run: Run) -> list[str]:
-    played, asked = run._played, run._asked
+def _not_asked_for(run: Attempt) -> list[str]:
+    played, asked = run.replay, run.replay.requested
     steps = [address for address, found in played.entries.items() if address not in asked and _counts(run, address, found.entry)]
     others = [
         address for address in {**played.asked, **played.answers} if address not in asked and "/" not in address and "?" not in address
@@ -211,31 +191,31 @@ def _not_asked_for(run: Run) -> list[str]:
     return [*steps, *others]
 
 
-def _counts(run: Run, address: str, step: StepEntry) -> bool:
+def _counts(run: Attempt, address: str, step: StepEntry) -> bool:
     """Whether a program that does the same must ask for a step: also inside a step that was called, if that was tried only once."""
     if "@" in address or step.status == RUNNING or (step.status == FAILED and step.flags.get("next")):
         return False
     outer = address.rpartition("/")[0]
-    around = run._played.entries.get(outer)
-    return not outer or (outer in run._called_again and around is not None and not around.attempts)
+    around = run.replay.entries.get(outer)
+    return not outer or (outer in run.steps.called_again and around is not None and not around.attempts)
 
 
-def _compare_end(run: Run, error: BaseException | None) -> None:
+def _compare_end(run: Attempt, error: BaseException | None) -> None:
     """How the workflow ended, against how its run ended."""
-    assert run._row is not None
-    found = newest_of(run._store.backend, run._row, Kind.STATUS)
+    assert run.row is not None
+    found = newest_of(run.store.backend, run.row, Kind.STATUS)
     said = content(found) if found is not None else {}
     differences = run.report.differences
-    failed = _words(run._error_body(error)) if isinstance(error, Exception) else None
-    if run._row.status == Status.FAILED:
+    failed = _words(run.error_body(error)) if isinstance(error, Exception) else None
+    if run.row.status == Status.FAILED:
         recorded = _words(said.get("error"))
         if failed != recorded:
-            differences.append(of_texts(END, recorded, failed or repr(run._result), "end"))
+            differences.append(of_texts(END, recorded, failed or repr(run.result), "end"))
         return
-    before = load_result(run._store.backend, run._family, *said.get("result", (0, None)))
+    before = load_result(run.store.backend, run.family, *said.get("result", (0, None)))
     if failed is not None:
         differences.append(of_texts(END, repr(before), failed, "end"))
         return
-    if run._mask is None:  # otherwise the program had seen what is masked in the recorded results now
-        differs = difference(END, before, run._result, "end")
+    if run.mask is None:  # otherwise the program had seen what is masked in the recorded results now
+        differs = difference(END, before, run.result, "end")
         differences += [] if differs is None else [differs]

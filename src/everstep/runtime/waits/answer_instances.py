@@ -13,6 +13,8 @@ from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import Any
 
+from everstep.runtime.waits.answer_check import check, same
+
 
 def plain_of(value: Any) -> Any:
     """An answer as plain data. A value that is neither an instance of such a class nor holds one comes back as it is."""
@@ -62,7 +64,7 @@ def _of_generic(origin: Any, args: tuple[Any, ...], value: Any) -> Any:
 
 def _of_union(args: tuple[Any, ...], value: Any) -> Any:
     """The first member that fits."""
-    from everstep.runtime.waits.answer_schema import check, to_schema
+    from everstep.runtime.waits.answer_schema import to_schema
 
     fitting = [one for one in args if one is not types.NoneType and check(to_schema(one), value) is None]
     for one in fitting[:-1]:
@@ -93,8 +95,6 @@ def _of_class(kind: Any, value: Any) -> Any:
 
 
 def _same(one: Any, other: Any) -> bool:
-    from everstep.runtime.waits.answer_schema import same
-
     return same(list(one) if isinstance(one, tuple) else one, other)
 
 

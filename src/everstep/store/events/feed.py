@@ -47,12 +47,17 @@ def events(backend: Backend, after: int | str, run: RunRow | None, limit: int) -
 def _proved(backend: Backend, found: list[tuple[int, Record]]) -> Iterator[Event]:
     """Events whose records match their digests."""
     known: dict[tuple[str, int], bytes] = {}
+    rows = {run: backend.run(run) for run in dict.fromkeys(record.run for _, record in found)}
     for position, record in found:
-        fault = record_fault(known.get((record.run, record.seq - 1)) or _digest_before(backend, record), record)
+        row = rows[record.run]
+        if row is None:
+            continue  # it was deleted meanwhile
+        before = known.get((record.run, record.seq - 1)) or _digest_before(backend, record)
+        fault = record_fault(before, record, row.key, backend.seal)
         if fault:
             raise DamagedRecord(record.run, record.seq, fault)
         known[record.run, record.seq] = record.digest
-        yield event_of(position, record)
+        yield event_of(position, record.opened_by(backend.framer))
 
 
 def _digest_before(backend: Backend, record: Record) -> bytes:
@@ -69,7 +74,7 @@ def event_of(position: int | None, record: Record, replayed: bool = False) -> Ev
 def _words(record: Record) -> tuple[str, dict[str, Any]]:
     kind = record.kind
     if kind == Kind.CHECKPOINT:
-        header = header_of(record.meta)
+        header = header_of(record.own)
         about = {"number": record.number, "kind": header.get("kind", "manual"), "note": record.note, "tags": list(record.tags)}
         return "checkpoint_created", {**about, "step": header.get("step"), "meta": from_meta(record.meta)}
     if kind == Kind.BASE:

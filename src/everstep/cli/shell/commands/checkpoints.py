@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from everstep.cli.app import App
@@ -11,7 +9,8 @@ from everstep.cli.app import command as make
 from everstep.cli.args.naming import to_read
 from everstep.cli.args.refs import RUN
 from everstep.cli.draw.text import cell, safe
-from everstep.cli.views import json as facts
+from everstep.views.json import to_json
+from everstep.views.run import CheckpointView, checkpoint_view
 
 _HEAD = ("CHECKPOINT", "KIND", "AT", "STEP", "RUN IS", "TAGS", "NOTE")
 
@@ -23,21 +22,21 @@ def command(app: App, run: str | None, limit: int) -> None:
     """List the checkpoints of RUN, newest first; without one, the newest of the runs that were written last."""
     with app.open() as store:
         runs = [store.get(to_read(app, store, run))] if run is not None else store.runs(limit=limit)
-        found = [(one, info.status) for info in runs for one in store.checkpoints(info.id, limit=limit)]
+        found = [(checkpoint_view(one, app.mask), info.status) for info in runs for one in store.checkpoints(info.id, limit=limit)]
     found = sorted(found, key=lambda pair: pair[0].at, reverse=True)[:limit] if run is None else found
     if app.out.as_json:
-        app.out.data("checkpoints", [{**facts.of_checkpoint(one, app.hidden), "status": status} for one, status in found])
+        app.out.data("checkpoints", [{**to_json(one), "status": status} for one, status in found])
     elif not found:
         app.out.say("no checkpoints")
     else:
         _print(app, found)
 
 
-def _print(app: App, found: list[tuple[Any, str]]) -> None:
+def _print(app: App, found: list[tuple[CheckpointView, str]]) -> None:
     rows = [
         (
             safe(one.ref), safe(one.kind) + (" (pruned)" if one.pruned else ""), app.out.when(one.at), cell(one.step or "", 40), status,
-            cell(", ".join(one.tags), 30), cell(app.hidden(one.note) or "", 60),
+            cell(", ".join(one.tags), 30), cell(one.note or "", 60),
         )
         for one, status in found
     ]  # fmt: skip

@@ -1,0 +1,38 @@
+"""The place of one run in its queue. Reads one row of the store, or the first record of a run that has ended."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from everstep.backends.contract.queues import Place, Task, task_of
+from everstep.store.lookup import started_with
+
+if TYPE_CHECKING:
+    from everstep.store.store import BaseStore
+    from everstep.store.views import RunInfo
+
+
+def place_of(store: BaseStore, run: str) -> Place | None:
+    """Where a run is in its queue; None if it never was in one, or has ended."""
+    return store.backend.place(run)
+
+
+def task_and_place(store: BaseStore, run: RunInfo) -> tuple[Task | None, Place | None]:
+    """What was asked for when a run was enqueued, and its place if it has not ended. Cheap for runs that never were."""
+    if "queue" not in run.meta:
+        return None, None
+    place = place_of(store, run.id)
+    if place is not None:
+        return place.task, _with_deaths(store, place)
+    return task_of(started_with(store, run.id)), None
+
+
+def _with_deaths(store: BaseStore, place: Place) -> Place:
+    """A place with the deaths of all drivers: it counts by itself only those since the newest record."""
+    row = store.backend.run(place.run) if place.deaths else None
+    if row is None:
+        return place
+    from everstep.runtime.limits.deaths import recorded_deaths
+
+    freed = place.deaths if place.worker is None and row.worker is not None else 0
+    return place._replace(deaths=recorded_deaths(store.backend, row).number + freed)

@@ -1,0 +1,253 @@
+"""How an attempt begins: it takes the run's lease, or makes the run, reads what was recorded, and says that the run is running.
+
+A run that could not be opened is given back. What its last driver left behind is counted before anything that could kill this process, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import get_ident
+from typing import TYPE_CHECKING, Any
+
+from everstep.backends.contract.queues import START
+from everstep.clock import clock
+from everstep.codec.values import decode, encode
+from everstep.errors import AttemptLost, Interrupted, InvalidArgument, RunExists
+from everstep.ids import check_id
+from everstep.records import RunRow, Status
+from everstep.runtime.engine import replay as replays
+from everstep.runtime.engine.context import opened
+from everstep.runtime.engine.finish import Ending, end, tell_caller
+from everstep.runtime.engine.give_back import give_back_unopened
+from everstep.runtime.engine.letters import told
+from everstep.runtime.engine.replay import Replay, republish
+from everstep.runtime.limits import deaths
+from everstep.runtime.limits.account import Account
+from everstep.runtime.limits.children_used import know_children
+from everstep.snapshot.saver import Saver
+from everstep.store.chain import Chain
+from everstep.store.journal.driven import driven_in
+from everstep.store.load import Loaded, Stretch, checked, load
+from everstep.store.refs import find_run, verified
+
+if TYPE_CHECKING:
+    from everstep.runtime.engine.attempt import Attempt
+
+
+def open_attempt(run: Attempt) -> None:
+    """All of opening that may be done in another thread."""
+    try:
+        _take(run)
+    except AttemptLost as lost:
+        raise lost.error from lost  # no code of the program has run that could take it for its own
+    opened(1)
+
+
+def abandon(run: Attempt) -> None:
+    """Let go of a run that was opened and never used."""
+    row, _ = run.live()
+    run.close()
+    run.keeper.release(row)
+
+
+def _take(run: Attempt) -> None:
+    """Get the lease, read what is recorded, and say that the run is running."""
+    held = run.options.held
+    if held is not None and held.row is not None:
+        row = held.row
+        # Who died with it may be forgotten where another worker took it meanwhile and could not drive it.
+        run.unsure = held.before is not None or (held.deaths > 0 and row.status == Status.RUNNING)
+        died = held.before is not None
+    else:
+        first = _find(run) or _create(run)
+        if first is None:
+            return
+        if run.dry:
+            _ready(run, verified(first, run.store.backend.seal))
+            return
+        died = first.worker is not None and run.store.backend.holder(first) is None
+        row = verified(run.keeper.acquire(first.id), run.store.backend.seal)
+        run.unsure = first.worker is not None or row.epoch > first.epoch + 1  # its last driver never gave it back, or nobody knows
+    with _given_back_on_error(run, row):
+        _refuse_overtaken(run, row)
+        if died and run.options.workflow:
+            row = _count_death(run, row)
+        run.fire("before_resume" if row.head_seq > 1 else "before_run", row=row)
+        _ready(run, row)
+        _say_running(run)
+    if row.head_seq > 1:
+        run.fire("after_resume", row=row)
+
+
+def _count_death(run: Attempt, row: RunRow) -> RunRow:
+    """Before anything that could kill this process, too: write down that the last one died. After too many, the run is given up."""
+    store, held = run.store, run.options.held
+    found = deaths.with_one_more(store.backend, row)
+    if held is not None:
+        found = found._replace(number=held.deaths)
+    if found.number < run.options.max_deaths:
+        return deaths.note_death(store, row, found)
+    run.row = deaths.bury(store, row, found)
+    run.buried = found.number
+    raise Interrupted(row.id, deaths.DEAD)
+
+
+def _find(run: Attempt) -> RunRow | None:
+    id = run.given[0]
+    return run.store.backend.run(check_id(id)) if id is not None else None
+
+
+def _create(run: Attempt) -> RunRow | None:
+    """Make the run: its lease comes with it, and there is nothing to read. The row of another one that was made at the same time."""
+    id, _, fields = run.given
+    lease = {"epoch": 1, "worker": run.keeper.worker.id, "since": clock.now_us()}
+    commit = run.store.first_commit(id, fields, run.options.about, run.options.chunks, **lease)
+    try:
+        run.keeper.create(commit)
+    except RunExists:  # somebody else was faster; the lease says who may go on
+        return find_run(run.store.backend, commit.run.id)
+    with _given_back_on_error(run, commit.run):
+        run.fire("before_run", row=commit.run)
+        _ready(run, commit.run, replays.begun(commit.records))
+    return None
+
+
+@contextmanager
+def _given_back_on_error(run: Attempt, row: RunRow) -> Iterator[None]:
+    try:
+        yield
+    except BaseException as error:
+        run.not_opened()
+        run.keeper.released()
+        give_back_unopened(run, row, error)
+        raise
+
+
+def _refuse_overtaken(run: Attempt, row: RunRow) -> None:
+    """Somebody may have driven the run between the look at it and the lease: what that came to is not to be driven once more."""
+    seen = run.options.seen
+    if seen is None or row.head_seq == seen or row.status in (Status.RUNNING, Status.QUEUED):
+        return
+    run.row = row
+    _refuse_other_input(run, row, replays.content(checked(run.store.backend, row, 1, 1)[0]))
+    raise Interrupted(row.id, "another process has driven it meanwhile")
+
+
+def _refuse_other_input(run: Attempt, row: RunRow, said: dict[str, Any]) -> None:
+    """Two that start one id at the same time must mean the same."""
+    about, same, recorded = run.options.about, run.options.same, said.get("input_digest")
+    if not about:
+        return
+    good = about["input_digest"] == recorded or (same is not None and same(recorded))
+    if about["workflow"] != said.get("workflow") or not good:
+        raise RunExists(f"run {row.id!r} was started with another workflow or input at the same time")
+
+
+def _refuse_workflow(run: Attempt, row: RunRow) -> None:
+    """A workflow's journal means nothing to another program."""
+    if row.workflow is not None and "workflow" in replays.content(checked(run.store.backend, row, 1, 1)[0]):
+        raise InvalidArgument(
+            f"run {row.id!r} is a run of the workflow {row.workflow!r}", remedy="Go on with store.resume(run_id), or fork it."
+        )
+
+
+def _ready(run: Attempt, row: RunRow, fresh: Replay | None = None) -> None:
+    """Read what was recorded, and be open."""
+    backend, options = run.store.backend, run.options
+    if not options.workflow and fresh is None:
+        _refuse_workflow(run, row)
+    run.fire("before_load", row=row)
+    replay = fresh or (replays.whole(backend, row) if options.workflow else replays.after_base(backend, row))
+    if not options.silent or options.budget is not None:
+        replay.count()
+    _refuse_other_input(run, row, replay.start)
+    number = 0 if options.workflow else replay.number
+    saver = _live_state(run, row, number, replay.taken_read())
+    run.replay = replay
+    replay.bind(backend, row, run.met_in_step)
+    _open_account(run, row, is_new=fresh is not None)
+    run.opened_with(row, saver)
+    run.owner = get_ident()
+    run.unsure = run.unsure or replay.unsure
+    run.root.counts.update(replay.counts)
+    run.saves.begin_after(number, replay)
+    if fresh is None:
+        run.letters.look()
+    if options.replay == "republish":
+        republish(options.hooks, replay.records)
+    run.fire("after_load", row=row)
+
+
+def _open_account(run: Attempt, row: RunRow, is_new: bool) -> None:
+    options = run.options
+    account = run.account = Account(row.id, run.replay, run.began, options.budget, options.timeout, options.caller)
+    if account.limited and not is_new:
+        know_children(run.store.backend, row, account)
+    if options.caller is not None:
+        options.caller.know(row.id, account.for_caller(driven=True))
+
+
+def _live_state(run: Attempt, row: RunRow, number: int, read: Stretch | None) -> Saver:
+    """The state of a checkpoint, or the first one of a run that has none to stand on."""
+    saver, state = run.store.saver(), run.given[1]
+    if not number:
+        saver.begin({} if state is None else decode(encode(state)))
+        return saver
+    loaded = load(run.store.backend, row, number, read)
+    if number == row.checkpoints:
+        _go_on(saver, loaded)
+    else:
+        saver.begin(loaded.revived())
+    return saver
+
+
+def _go_on(saver: Saver, loaded: Loaded) -> None:
+    """Take the loaded state. One that an upgrade changed on its way is not what is stored: no delta can stand on it."""
+    stored = encode(loaded.value) if loaded.objects else b""
+    state = loaded.revived()
+    saver.go_on(state, loaded.deltas, loaded.delta_bytes)
+    if stored and encode(state) != stored:
+        saver.lost()
+
+
+def _say_running(run: Attempt) -> None:
+    row, _ = run.live()
+    letters = run.letters
+    about, is_new = _as_driver(run)
+    revived = run.options.revived and row.status == Status.CANCELLED
+    if "cancel" in letters.waiting and not revived:
+        reason = told(letters.waiting["cancel"], run.store.framer)
+        ending = Ending(Status.CANCELLED, reason=reason)
+        end(run, ending)
+        tell_caller(run, ending)
+        raise Interrupted(row.id, reason)
+    obeyed = ("pause", "retry", START, "cancel") if revived else ("pause", "retry", START)
+    letters.read += [name for name in letters.waiting if name in obeyed or name.startswith("child:")]
+    if row.status == Status.RUNNING and not letters.read and not is_new:
+        return
+    chain = Chain(run.store.framer, row, row, run.store.backend.seal)
+    chain.status(Status.RUNNING, revived, worker=run.worker, **about)
+    commit = letters.carry(chain.commit())
+    letters.known = run.store.backend.commit(commit).waiting
+    run.row = commit.run
+    for name in commit.read:
+        letters.waiting.pop(name, None)
+
+
+def _as_driver(run: Attempt) -> tuple[dict[str, Any], bool]:
+    """What the journal is to say about the code that drives the run from here on, and whether it does not say so yet.
+
+    Code without a version leaves the version of the driver before: what that one recorded is still there.
+    """
+    options, replay = run.options, run.replay
+    if not options.workflow:
+        return {}, False
+    before = driven_in(replay.start, replay.records)
+    version = before.version if options.version is None else options.version
+    about: dict[str, Any] = {"version": version}
+    if not before.ever and options.definition != replay.start.get("definition"):
+        about["definition"] = options.definition
+    if options.by_hand and deaths.is_buried(replay.status):
+        about["allowed_deaths"] = options.max_deaths
+    return about, version != before.version

@@ -1,0 +1,81 @@
+"""Steps: named calls whose result is recorded once. Here a call gets its address.
+
+Numbers are given in the order of the program, before anything runs at the same time. `lookup` finds what was recorded of a call, and `drive` runs
+what is not.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+from everstep.errors import InvalidArgument
+from everstep.runtime.engine.context import Frame
+from everstep.runtime.steps.drive import drive
+from everstep.runtime.steps.lookup import input_bytes, kept, look_up, masked_input
+from everstep.runtime.steps.options import ABSENT, PLAIN, StepOptions, check_key, check_name, name_for, shape_of, with_options
+from everstep.runtime.steps.ticket import Ticket
+from everstep.store.journal.entries import SUCCEEDED
+
+if TYPE_CHECKING:
+    from everstep.runtime.engine.attempt import Attempt
+
+
+def begin(
+    run: Attempt, here: Frame, name: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], given: dict[str, Any]
+) -> Ticket:
+    """Number a call, and look up what was recorded of it."""
+    plain, options, title, key, args = _resolve(name, function, args, given)
+    return look_up(Ticket(run, plain, _number(run, here, title, key), args, kwargs, options))
+
+
+def call(run: Attempt, here: Frame, name: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], given: dict[str, Any]) -> Any:
+    """Number a call and run it to its end, in this thread. The short way to a recorded result is what replay spends its time on."""
+    plain, options, title, key, args = _resolve(name, function, args, given)
+    address = _number(run, here, title, key)
+    replay = run.replay
+    found = replay.entries.get(address)
+    if found is not None and key is None and not options.ignore and not run.dry:
+        step = found.entry
+        data = (
+            input_bytes(address, args, kwargs) if run.mask is None else masked_input(run, shape_of(plain, options), address, args, kwargs)
+        )
+        if step.status == SUCCEEDED and step.digest == sha256(data).digest()[:16]:
+            replay.requested.add(address)
+            kept(run, address, step)
+            return replay.loaded(step)
+    return drive(look_up(Ticket(run, plain, address, args, kwargs, options)))
+
+
+def _resolve(name: Any, function: Any, args: tuple[Any, ...], given: dict[str, Any]) -> Any:
+    """What a call means: the function itself, how it is to be run, its name, its key, and its arguments."""
+    if not isinstance(name, str):
+        args = args if function is ABSENT else (function, *args)
+        name, function = None, name
+    if not callable(function):
+        raise no_function(name, function)
+    plain, options = getattr(function, "__everstep__", None) or (function, PLAIN)
+    if not isinstance(options, StepOptions):
+        plain, options = function, PLAIN
+    if given:
+        options = with_options(options, given)
+    title = check_name(name) if name is not None else name_for(plain, options)
+    return plain, options, title, None if options.key is None else check_key(options.key), args
+
+
+def no_function(name: Any, function: Any) -> InvalidArgument:
+    """The error of a step that has nothing to call."""
+    said = f"a step must be a function, got {function!r:.60}"
+    if function is ABSENT:
+        said = f"run.step must get a function, got {'nothing' if name is None else f'only the name {name!r:.60}'}"
+    return InvalidArgument(said, remedy='Use run.step("name", function, *args) or run.step(function, *args).')
+
+
+def _number(run: Attempt, here: Frame, title: str, key: str | None) -> str:
+    numbering, branches = run.numbering, run.branches
+    if numbering.owned():
+        numbering.check()  # interrupted in the middle of this: two calls would get one number
+    with numbering:
+        if run.is_async or not branches.ask_alone():
+            branches.ask(run.branch())
+        return here.address(title, key)

@@ -1,0 +1,194 @@
+"""One call of a step on its way, from its number to its record. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from hashlib import sha256
+from threading import get_ident
+from typing import TYPE_CHECKING, Any
+
+from everstep.clock import clock
+from everstep.errors import InvalidArgument, Reentered, StepTimeout
+from everstep.records import RunRow
+from everstep.runtime.steps.options import StepOptions
+from everstep.store.chain import Entry
+from everstep.store.journal.entries import FAILED, NOTHING, Recorded, StepEntry, StepFlags, pack
+from everstep.store.journal.results import Chunks
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future  # imports logging, which takes longer than all of this
+
+    from everstep.runtime.engine.attempt import Attempt
+    from everstep.runtime.observe import Span
+    from everstep.runtime.steps.inside import Work
+
+
+def step_key(row: RunRow, address: str) -> str:
+    """A key that is the same for every attempt of a step of a run."""
+    return sha256(row.key + address.encode()).hexdigest()[:32]
+
+
+def check_usage(tokens: Any, cost: Any) -> None:
+    if not isinstance(tokens, int) or not isinstance(cost, (int, float)) or not 0 <= tokens < 2**53 or not 0 <= cost < 1e12:
+        raise InvalidArgument(f"tokens={tokens!r:.40}, cost={cost!r:.40} are no amounts")
+
+
+class Unrecorded(Exception):
+    """Carries an error past those of a function: the step did not fail, it could not be recorded."""
+
+    def __init__(self, error: Exception):
+        self.error = error
+
+
+class Raised(Exception):
+    """Carries a StopIteration of the program's function, which Python does not let out of a coroutine."""
+
+    def __init__(self, error: StopIteration):
+        self.error = error
+
+
+def raised(error: Exception) -> Exception:
+    """The error itself, where a coroutine had to carry it."""
+    return error.error if isinstance(error, Raised) else error
+
+
+class Turn:
+    """The call of a step with a key that is running, and for which others of the same key wait."""
+
+    __slots__ = ("future", "thread")
+
+    def __init__(self, future: Future[None]):
+        self.future = future
+        self.thread = get_ident()
+
+    def wait(self) -> None:
+        if self.thread == get_ident():
+            raise Reentered("a step with the same key is running in this thread; waiting for it would never end. Nothing was recorded")
+        self.future.result()
+
+
+class Ticket:
+    """One call of a step on its way. `run` is the attempt that it belongs to."""
+
+    __slots__ = (
+        "address",
+        "again",
+        "args",
+        "attempt",
+        "cost",
+        "digest",
+        "done",
+        "entry",
+        "found",
+        "function",
+        "inner",
+        "input",
+        "kind",
+        "kwargs",
+        "options",
+        "over",
+        "reserved",
+        "run",
+        "saving",
+        "seq",
+        "span",
+        "started",
+        "tokens",
+        "tried",
+        "turn",
+        "unsure",
+        "work",
+    )  # fmt: skip
+
+    def __init__(
+        self, run: Attempt, function: Callable[..., Any], address: str, args: tuple[Any, ...], kwargs: dict[str, Any], options: StepOptions
+    ):
+        self.run = run
+        self.function = function
+        self.address = address
+        self.args = args
+        self.kwargs = kwargs
+        self.options = options
+        self.kind = options.kind
+        self.digest = b""
+        self.input: bytes | str = b""
+        self.found: Recorded[StepEntry] | None = None
+        self.done = False  # a recorded end was found: a result, or an error that the program saw
+        self.attempt = 1
+        self.tried = 0  # attempts of this round of retries
+        self.again = False
+        self.unsure = False  # it was written down that it began, and not how it ended
+        self.started = 0
+        self.tokens = 0
+        self.cost = 0.0
+        self.entry: Entry | None = None  # how it ended, for the commit that records it and for no other
+        self.turn: Turn | None = None  # others of the same key wait for it
+        self.inner: list[str] = []  # the steps inside of it that have ended, which its next attempt asks for again
+        self.work: Work | None = None  # the transaction of this attempt
+        self.reserved = False  # it has its place in the budget
+        self.span: Span | None = None  # what observers know of this attempt at it
+        self.saving: Span | None = None  # and of the checkpoint that goes with its end
+        self.seq = 0  # the place of its end in the journal
+        self.over: str | None = None  # or the budget that had none
+
+    @property
+    def played(self) -> bool:
+        """Whether the recorded end is all there is to it."""
+        return self.done and not self.run.dry
+
+    @property
+    def is_child(self) -> bool:
+        """Whether it drives a child run."""
+        return getattr(self.function, "is_child", False)
+
+    @property
+    def waits_for_turn(self) -> bool:
+        """Whether another call of the same key is running, whose result this one gets."""
+        return self.turn is None and self.options.key is not None and not self.done
+
+    def given(self) -> tuple[Any, ...]:
+        """What the function gets."""
+        return self.args if self.work is None else (self.work.connection, *self.args)
+
+    def begin(self) -> None:
+        """An attempt at it begins now."""
+        self.started, self.tokens, self.cost = clock.now_us(), 0, 0.0
+        run = self.run
+        run.steps.flight[self.address] = self
+        if run.observers.active:
+            self.span = run.observers.begin("step", run.id, self.address, self.attempt, self.kind)
+
+    def end_span(self, error: BaseException | None) -> None:
+        """Tell observers that the attempt has ended, and that the checkpoint which was to go with it was not made."""
+        span, self.span = self.span, None
+        saving, self.saving = self.saving, None
+        if saving is not None and error is not None:
+            self.run.saves.not_made(saving, error)
+        if span is not None:
+            span.tokens, span.cost = self.tokens, self.cost
+            self.run.observers.end(span, error=error)
+
+    def undo(self, error: BaseException) -> None:
+        """Roll back the transaction, if there is one. After a timeout, or in a task that was cancelled, a thread may still be at it."""
+        work, self.work = self.work, None
+        if work is not None:
+            work.rollback(abandoned=not isinstance(error, Exception) or isinstance(error, StepTimeout))
+
+    def cancelled(self) -> Entry:
+        """The record of a step that the program cancelled."""
+        error = {"type": "asyncio.CancelledError", "message": "the program cancelled the step", "traceback": ""}
+        self.record(FAILED, error=error, flags={"tried": self.tried, "cancelled": True})
+        entry, self.entry = self.entry, None
+        assert entry is not None
+        return entry
+
+    def record(
+        self, status: str, form: int = NOTHING, result: bytes | None = None, error: dict[str, Any] | None = None,
+        flags: StepFlags | None = None, chunks: Chunks | None = None,
+    ) -> None:  # fmt: skip
+        """Put up what is to be recorded of this step."""
+        step = StepEntry(
+            status, self.attempt, self.digest, self.input, form, result, error, self.started, clock.now_us(), self.tokens, self.cost,
+            self.run.worker, flags or {},
+        )  # fmt: skip
+        self.entry = Entry("step", pack(step), self.address, chunks or ())

@@ -1,0 +1,108 @@
+"""Timers: waits for a time whose deadline is recorded, so that a run that dies or lets go of its process goes on when it has come.
+
+A timer is a letter of the run to itself. A workflow holds its process for short waits and otherwise lets go of it. `tasks.parking` waits in tasks.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from everstep.backends.contract.capability import need
+from everstep.backends.contract.mailbox import Mailbox
+from everstep.clock import clock
+from everstep.errors import InvalidArgument, Waiting
+from everstep.fields import Shape
+from everstep.runtime.waits.gates import MOST_SECONDS, address_of
+from everstep.store.journal.entries import TimerEntry, pack
+from everstep.store.query import to_us
+
+if TYPE_CHECKING:
+    from everstep.runtime.engine.attempt import Attempt
+
+HOLD_SECONDS = 1.0
+
+
+class Timer(Shape):
+    """One wait of an attempt. `asked_at`: when its deadline was recorded; None if it was not."""
+
+    run: Any
+    address: str
+    due: int
+    asked_at: int | None
+
+    def left(self) -> float:
+        """Seconds up to the deadline; below 0 when it has passed."""
+        return (self.due - clock.now_us()) / 1e6
+
+    def is_long(self) -> bool:
+        """Whether a workflow lets go of its process for it."""
+        return bool(self.run.options.workflow) and self.left() > HOLD_SECONDS
+
+    def put(self) -> None:
+        """Have the deadline recorded with the next commit, once."""
+        if self.asked_at is None:
+            self.run.writer.put("timer", pack(TimerEntry(self.due)), self.address)
+
+    def wake_then(self) -> None:
+        """Have the run woken at the deadline. A letter that is there already stays."""
+        with self.run.writer.lock:
+            self.run.letters.send(f"timer:{self.address}", self.due)
+
+    def drop_letter(self) -> None:
+        self.run.letters.take(f"timer:{self.address}")
+
+    def waiting(self) -> Waiting:
+        """The error that unwinds the program until the time has come."""
+        waiting: Waiting = self.run.waiting(self.address, f"the time of {self.address!r}", self.due)
+        return waiting
+
+    def note_new(self) -> None:
+        """In a validation, which does not wait: note a timer that is not recorded."""
+        if self.asked_at is None:
+            from everstep.runtime.steps import validate
+
+            validate.note_new(self.run, self.address)
+
+
+def timer_of(run: Attempt, seconds: float | None, until: Any) -> Timer:
+    """The wait that the program asks for, with its recorded deadline if there is one."""
+    due = _deadline_of(seconds, until)
+    need(run.store.backend, Mailbox)
+    address = address_of(run, "sleep")
+    run.replay.requested.add(address)
+    found = run.replay.asked.get(address)
+    if found is None:
+        return Timer(run, address, due, None)
+    return Timer(run, address, due if found.entry.deadline is None else found.entry.deadline, found.record.at)
+
+
+def sleep(run: Attempt, seconds: float | None, until: Any) -> None:
+    """Wait for a time, in this thread."""
+    timer = timer_of(run, seconds, until)
+    if run.dry:
+        timer.note_new()
+        return
+    if timer.left() <= 0:
+        timer.put()
+        timer.drop_letter()
+        return
+    run.boundary()
+    timer.put()
+    if timer.is_long():
+        timer.wake_then()
+        raise timer.waiting()
+    if timer.asked_at is None:
+        run.writer.write_entries()
+    while (left := timer.left()) > 0:
+        clock.nap(left, 0.2)
+        run.listen()
+
+
+def _deadline_of(seconds: float | None, until: Any) -> int:
+    if (seconds is None) == (until is None):
+        raise InvalidArgument("sleep needs either seconds or until", remedy="Use sleep(60) or sleep(until=datetime(...)).")
+    if until is not None:
+        return to_us(until) or 0
+    if not isinstance(seconds, (int, float)) or isinstance(seconds, bool) or not 0 <= seconds < MOST_SECONDS:
+        raise InvalidArgument(f"{seconds!r:.60} is no number of seconds")
+    return clock.now_us() + int(seconds * 1e6)

@@ -1,0 +1,75 @@
+"""Whether a store is well: what `doctor` finds, and what `verify` proves. Masks the sentences, which may quote an address with a password."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from everstep.fields import Shape
+from everstep.store.verify.report import Depth
+from everstep.views.masking import Masking
+
+if TYPE_CHECKING:
+    from everstep.api import Store
+    from everstep.store.progress import Progress
+
+
+class FindingView(Shape, frozen=True):
+    """One thing that was looked at. `remedy` is None where nothing has to be done."""
+
+    level: str
+    name: str
+    sentence: str
+    remedy: str | None
+
+
+class DoctorView(Shape, frozen=True):
+    """All findings; `level` is that of the worst: ok, warn or bad."""
+
+    level: str
+    findings: tuple[FindingView, ...]
+
+    @property
+    def ok(self) -> bool:
+        return self.level == "ok"
+
+
+class ProblemView(Shape, frozen=True):
+    """One thing that is wrong, and where."""
+
+    code: str
+    where: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.what} [{self.code}]"
+
+
+class VerifyView(Shape, frozen=True):
+    """What was looked at, and what is wrong with it."""
+
+    depth: str
+    ok: bool
+    complete: bool
+    runs: int
+    records: int
+    chunks: int
+    unreachable: int
+    unreachable_bytes: int
+    seconds: float
+    reached: str
+    problems: tuple[ProblemView, ...]
+
+
+def doctor(store: Store, mask: Masking) -> DoctorView:
+    """Look for unsafe settings and leftovers."""
+    found = store.doctor()
+    return DoctorView(found.level, tuple(FindingView(one.level, one.name, mask(one.sentence), mask(one.remedy)) for one in found))
+
+
+def verify(store: Store, mask: Masking, depth: Depth, seconds: float | None = None, progress: Progress | None = None) -> VerifyView:
+    """Prove the store whole; after `seconds` it stops, and says how far it came."""
+    found = store.verify(depth, progress=progress, seconds=seconds)
+    return VerifyView(
+        found.depth, found.ok, found.complete, found.runs, found.records, found.chunks, found.unreachable, found.unreachable_bytes,
+        found.seconds, found.reached, tuple(ProblemView(one.code, one.where, mask(one.what)) for one in found.problems),
+    )  # fmt: skip

@@ -1,0 +1,82 @@
+"""What came of driving a run, masked: its result or error, the gates that it waits at, and what the attempt was worth. Reads nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from everstep.fields import Shape
+from everstep.views.json import Stored
+from everstep.views.masking import Masking
+from everstep.views.run import GateView, gate_view
+
+if TYPE_CHECKING:
+    from everstep.runtime.outcome import Outcome
+    from everstep.runtime.report import Report
+    from everstep.runtime.steps.difference import Difference
+
+
+class ErrorView(Shape, frozen=True):
+    """The class and the text of an error."""
+
+    type: str
+    message: str
+
+
+class DifferenceView(Shape, frozen=True):
+    """What a validated step gave now, against what was recorded."""
+
+    step: str
+    what: str
+    path: Stored
+    recorded: str
+    now: str
+
+
+class ReportView(Shape, frozen=True):
+    """What a resume was worth."""
+
+    attempt: int
+    kept: int
+    executed: int
+    seconds: float
+    seconds_saved: float
+    tokens_saved: int
+    cost_saved: float
+    unused: list[str]
+    new: list[str]
+    not_reached: list[str]
+    definition_changed: bool
+    differences: tuple[DifferenceView, ...]
+
+
+class OutcomeView(Shape, frozen=True):
+    """The end of one attempt at a run."""
+
+    run: str
+    status: str
+    result: Stored
+    error: ErrorView | None
+    reason: str | None
+    gates: tuple[GateView, ...]
+    report: ReportView
+
+
+def outcome_view(outcome: Outcome, mask: Masking) -> OutcomeView:
+    """An outcome, masked."""
+    error = outcome.error
+    return OutcomeView(
+        outcome.run, outcome.status, mask(outcome.result), None if error is None else ErrorView(type(error).__qualname__, mask.text(str(error))),
+        mask(outcome.reason), tuple(gate_view(gate, mask) for gate in outcome.gates), report_view(outcome.report, mask),
+    )  # fmt: skip
+
+
+def report_view(report: Report, mask: Masking) -> ReportView:
+    """A report, masked."""
+    return ReportView(
+        report.attempt, report.kept, report.executed, report.seconds, report.seconds_saved, report.tokens_saved, report.cost_saved,
+        report.unused, report.new, report.not_reached, bool(report.changed), tuple(_difference(one, mask) for one in report.differences),
+    )  # fmt: skip
+
+
+def _difference(one: Difference, mask: Masking) -> DifferenceView:
+    return DifferenceView(one.address, one.what, mask(list(one.path)), mask(one.recorded), mask(one.now))

@@ -1,0 +1,170 @@
+"""Queues, places in them, workers and schedules. Relies on `store.queues`, `store.workers`, `store.stranded` and `store.schedules`."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from everstep.backends.contract.queues import Limits, Place, Task
+from everstep.fields import Shape
+from everstep.store.views import when
+from everstep.views.json import Stored
+from everstep.views.masking import Masking
+
+if TYPE_CHECKING:
+    from everstep.api import Store
+    from everstep.queues.enqueue import Queue
+    from everstep.queues.live_workers import LiveWorker
+    from everstep.queues.schedules import Schedule
+    from everstep.queues.stranded import Stranded
+
+MINUTES = 5
+
+
+class TaskView(Shape, frozen=True):
+    """What was asked for when a run was enqueued, masked."""
+
+    queue: str
+    priority: int
+    key: str | None
+    dedupe: str | None
+
+
+class PlaceView(Shape, frozen=True):
+    """The place of a run in its queue, masked. `ready` None: a worker has it, or it waits for something without a time."""
+
+    queue: str
+    priority: int
+    key: str | None
+    dedupe: str | None
+    ready: datetime | None
+    worker: str | None
+    deaths: int
+
+
+class LimitsView(Shape, frozen=True):
+    """How many runs of a queue, and of one key, may be driven at once, and how many may be taken in how many seconds."""
+
+    concurrency: int | None
+    per_key: int | None
+    rate: int | None
+    seconds: float | None
+
+
+class LatelyView(Shape, frozen=True):
+    """What happened in a queue in the last minutes."""
+
+    minutes: int
+    taken: int
+    ended: int
+    failed: int
+    taken_over: int
+
+
+class QueueView(Shape, frozen=True):
+    """What is in a queue, what happened in it lately, and its limits."""
+
+    queue: str
+    ready: int
+    later: int
+    waiting: int
+    running: int
+    oldest: datetime | None
+    lately: LatelyView
+    limits: LimitsView
+
+
+class WorkerView(Shape, frozen=True):
+    """A process that is alive and drives runs of this store."""
+
+    id: str
+    host: str
+    pid: int
+    queues: list[str]
+    concurrency: int
+    recover: bool
+    workflows: dict[str, str | None]
+    runs: list[str]
+    since: datetime
+    last_seen: datetime | None
+
+
+class ScheduleView(Shape, frozen=True):
+    """A schedule, masked."""
+
+    name: str
+    workflow: str
+    cron: str
+    zone: str
+    missed: str
+    queue: str
+    priority: int
+    key: str | None
+    next: datetime
+    arguments: Stored
+    named: Stored
+
+
+def task_view(task: Task, mask: Masking) -> TaskView:
+    """What was asked for when a run was enqueued, masked."""
+    return TaskView(task.queue, task.priority, mask(task.key), mask(task.dedupe))
+
+
+def place_view(place: Place, mask: Masking) -> PlaceView:
+    """A place in a queue, masked."""
+    task = place.task
+    ready = None if place.ready is None else when(place.ready)
+    return PlaceView(task.queue, task.priority, mask(task.key), mask(task.dedupe), ready, place.worker, place.deaths)
+
+
+def place(store: Store, mask: Masking, run: str) -> PlaceView | None:
+    """The place of a run in its queue; None if it has none."""
+    from everstep.queues.places import place_of
+
+    found = place_of(store, run)
+    return None if found is None else place_view(found, mask)
+
+
+def limits_view(limits: Limits) -> LimitsView:
+    """The limits of a queue, with the period in seconds."""
+    return LimitsView(limits.concurrency, limits.per_key, limits.rate, limits.period / 1e6 if limits.rate is not None else None)
+
+
+def queue_view(queue: Queue) -> QueueView:
+    lately = LatelyView(queue.minutes, queue.taken, queue.ended, queue.failed, queue.freed)
+    counts = (queue.ready, queue.later, queue.waiting, queue.running)
+    return QueueView(queue.name, *counts, queue.oldest, lately, limits_view(queue.limits))
+
+
+def queues(store: Store, minutes: int = MINUTES) -> list[QueueView]:
+    """All queues by name."""
+    return [queue_view(queue) for queue in store.queues(minutes)]
+
+
+def stranded(store: Store) -> list[Stranded]:
+    """The runs that no live worker will take, and why."""
+    return store.stranded()
+
+
+def workers(store: Store, queue: str | None = None) -> list[WorkerView]:
+    """The workers that are alive; of one queue, if it is given."""
+    return [worker_view(one) for one in store.workers() if queue is None or queue in one.queues]
+
+
+def worker_view(one: LiveWorker) -> WorkerView:
+    return WorkerView(
+        one.id, one.host, one.pid, one.queues, one.concurrency, one.recover, one.workflows, one.runs, one.since, one.last_seen
+    )  # fmt: skip
+
+
+def schedules(store: Store, mask: Masking) -> list[ScheduleView]:
+    """All schedules by name."""
+    return [schedule_view(one, mask) for one in store.schedules()]
+
+
+def schedule_view(one: Schedule, mask: Masking) -> ScheduleView:
+    """A schedule, masked."""
+    args, named = one.input
+    return ScheduleView(
+        one.name, one.workflow, one.cron, one.zone, one.missed, one.queue, one.priority, mask(one.key), one.next, mask(list(args)), mask(named)
+    )  # fmt: skip

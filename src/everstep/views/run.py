@@ -1,0 +1,116 @@
+"""One run as it is now: its checkpoints, the gates that it waits at, its forks and its place in a queue. Reads no state and not the whole journal."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from everstep.fields import Shape
+from everstep.store.gates import Gate
+from everstep.store.views import Checkpoint
+from everstep.views.json import Beside, Stored
+from everstep.views.masking import Masking
+from everstep.views.queues import PlaceView, TaskView, place_view, task_view
+from everstep.views.runs import RunView, list_runs, run_view
+
+if TYPE_CHECKING:
+    from everstep.api import Store
+
+
+class CheckpointView(Shape, frozen=True):
+    """A checkpoint, masked."""
+
+    ref: str
+    run: str
+    number: int
+    at: datetime
+    kind: str
+    trigger: str | None
+    step: str | None
+    note: str | None
+    tags: tuple[str, ...]
+    meta: Stored
+    progress: tuple[float, float] | None
+    used: dict[str, float]
+    digest: str
+    pruned: bool
+    percent: Beside[float | None] = None
+
+
+class GateView(Shape, frozen=True):
+    """A gate, masked. `gate` is its name, to answer it by."""
+
+    run: str
+    gate: str
+    address: str
+    ask: str | None
+    schema: Stored
+    asked_at: datetime
+    deadline: datetime | None
+    answered: bool
+    answer: Stored
+    by: str | None
+    cancelled: bool
+
+    @property
+    def open(self) -> bool:
+        """Whether the run waits for an answer to it."""
+        return not self.answered and not self.cancelled
+
+    @property
+    def choices(self) -> list[Stored] | None:
+        found = self.schema.get("enum") if isinstance(self.schema, dict) else None
+        return found if isinstance(found, list) else None
+
+
+class RunDetail(Shape, frozen=True):
+    """A run with its newest checkpoints, its open gates, its newest forks and children, and its place in a queue."""
+
+    run: RunView
+    checkpoints: tuple[CheckpointView, ...]
+    gates: tuple[GateView, ...]
+    forks: tuple[RunView, ...]
+    place: PlaceView | None
+    task: Beside[TaskView | None] = None
+    """What was asked for when it was enqueued; also of a run that has ended and has no place any more."""
+
+
+def checkpoint_view(one: Checkpoint, mask: Masking) -> CheckpointView:
+    """A checkpoint, masked."""
+    return CheckpointView(
+        one.ref, one.run, one.number, one.at, one.kind, one.trigger, one.step, mask(one.note), one.tags, mask(one.meta), one.progress,
+        one.used, one.digest, one.pruned, one.percent,
+    )  # fmt: skip
+
+
+def gate_view(gate: Gate, mask: Masking) -> GateView:
+    """A gate, masked."""
+    return GateView(
+        gate.run, gate.name, gate.address, mask(gate.ask), mask(gate.schema), gate.asked_at, gate.deadline, gate.answered,
+        mask(gate.answer), gate.by, gate.cancelled,
+    )  # fmt: skip
+
+
+def checkpoint(store: Store, mask: Masking, ref: str) -> CheckpointView:
+    """The checkpoint that a ref names."""
+    return checkpoint_view(store.checkpoint(ref), mask)
+
+
+def open_gates(store: Store, mask: Masking, run: str) -> list[GateView]:
+    """The gates that a run waits at."""
+    return [gate_view(gate, mask) for gate in store.gates(run) if gate.open]
+
+
+def detail(store: Store, mask: Masking, run: str, checkpoints: int = 10, forks: int = 10) -> RunDetail:
+    """A run with its newest `checkpoints` and its newest `forks`."""
+    from everstep.queues.places import task_and_place
+
+    info = store.get(run)
+    page = store.checkpoints(info.id, limit=checkpoints)
+    gates = open_gates(store, mask, info.id) if info.status == "waiting" else []
+    below = list_runs(store, mask, parent=info.id, limit=forks).runs
+    task, place = task_and_place(store, info)
+    return RunDetail(
+        run_view(info, mask), tuple(checkpoint_view(one, mask) for one in page), tuple(gates), below,
+        None if place is None else place_view(place, mask), None if task is None else task_view(task, mask),
+    )  # fmt: skip

@@ -1,0 +1,125 @@
+"""Runs as they are listed: pages of them, and the forest of forks and children. Relies on `store.runs` and `store.get`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from everstep.errors import NotFound
+from everstep.fields import Shape
+from everstep.store.views import RunInfo
+from everstep.views.json import Beside, Stored
+from everstep.views.masking import Masking
+
+if TYPE_CHECKING:
+    from everstep.api import Store
+
+_MOST = 2_000
+_CHILDREN = 500
+
+
+class RunView(Shape, frozen=True):
+    """A run, masked. `error` is only there in the view of one failed run."""
+
+    id: str
+    status: str
+    workflow: str | None
+    session: str | None
+    tags: tuple[str, ...]
+    note: str | None
+    meta: Stored
+    parent: str | None
+    parent_checkpoint: int | None
+    child: bool
+    created_at: datetime
+    updated_at: datetime
+    checkpoints: int
+    stored_bytes: int
+    open: bool
+    error: Stored
+
+    @property
+    def origin(self) -> str:
+        """Where a run comes from, in words; empty for one that was started by itself."""
+        if self.parent is None:
+            return ""
+        return f"called by {self.parent}" if self.child else f"from {self.parent}@{self.parent_checkpoint}"
+
+
+class RunPage(Shape, frozen=True):
+    """Some runs; `next` is the cursor of the page after, None if this was the last one."""
+
+    runs: tuple[RunView, ...]
+    next: int | None
+
+
+class Branch(Shape, frozen=True):
+    """A run in a forest. `lasts` says for it and for each run above it, outermost first, whether it is the last one beneath its parent."""
+
+    run: RunView
+    lasts: Beside[tuple[bool, ...]] = ()
+
+
+class Forest(Shape, frozen=True):
+    """Trees of runs from the top down. `cut`: there are more runs than are listed."""
+
+    branches: tuple[Branch, ...]
+    cut: bool
+
+
+def run_view(run: RunInfo, mask: Masking) -> RunView:
+    """A run, masked."""
+    return RunView(
+        run.id, run.status, run.workflow, run.session, run.tags, mask(run.note), mask(run.meta), run.parent, run.parent_number, run.child,
+        run.created_at, run.updated_at, run.checkpoints, run.stored_bytes, run.open, mask(run.error),
+    )  # fmt: skip
+
+
+def list_runs(store: Store, mask: Masking, **filters: Any) -> RunPage:
+    """One page of runs, newest first; filters and the cursor `after` are those of `store.runs`."""
+    page = store.runs(**filters)
+    return RunPage(tuple(run_view(run, mask) for run in page), page.next)
+
+
+def failed_runs(store: Store, mask: Masking, error: str, limit: int | None = None) -> RunPage:
+    """The failed runs whose error is of that class, or was caused by one; the oldest first."""
+    return RunPage(tuple(run_view(run, mask) for run in store.failed_by(error, limit)), None)
+
+
+def forest(store: Store, mask: Masking, runs: Iterable[RunView]) -> Forest:
+    """The trees that some runs belong to, in their order, each from its root down. A parent that was deleted has no place in them."""
+    out: list[Branch] = []
+    seen: set[str] = set()
+    cut = False
+    for run in runs:
+        root = _root(store, mask, run)
+        if root.id not in seen:
+            cut = _grow(store, mask, root, out, seen) or cut
+    return Forest(tuple(out), cut)
+
+
+def _root(store: Store, mask: Masking, run: RunView) -> RunView:
+    seen = {run.id}
+    while run.parent is not None and run.parent not in seen:
+        try:
+            run = run_view(store.get(run.parent), mask)
+        except NotFound:  # it was deleted
+            return run
+        seen.add(run.id)
+    return run
+
+
+def _grow(store: Store, mask: Masking, root: RunView, out: list[Branch], seen: set[str]) -> bool:
+    """Add a run and all that comes from it; whether some are left out. Without recursion: forks of forks may be thousands deep."""
+    waiting = [Branch(root)]
+    while waiting and len(seen) < _MOST:
+        branch = waiting.pop()
+        if branch.run.id in seen:
+            continue
+        seen.add(branch.run.id)
+        out.append(branch)
+        children = list_runs(store, mask, parent=branch.run.id, oldest_first=True, limit=_CHILDREN).runs
+        last = len(children) - 1
+        waiting += [Branch(child, (*branch.lasts, i == last)) for i, child in reversed(list(enumerate(children)))]
+    return bool(waiting)

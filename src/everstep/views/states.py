@@ -1,0 +1,160 @@
+"""States: one of them or a part of it, the difference of two, the checkpoint that changed a part, and the first one at which a condition holds.
+
+Masks each value also by the keys above it. Relies on `store.load`, `store.view`, `store.diff` and `store.blame`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from everstep.fields import Shape
+from everstep.snapshot.diff import Change
+from everstep.views.json import Beside, Stored
+from everstep.views.masking import Masking
+from everstep.views.run import CheckpointView, checkpoint_view
+from everstep.views.stored.paths import pick
+from everstep.views.stored.values import whole
+
+if TYPE_CHECKING:
+    from everstep.api import Store
+
+Condition = Callable[[Any], bool]
+Progress = Callable[[int, int], None]
+_PAGE = 1_000
+
+
+class StateView(Shape, frozen=True):
+    """The state of a checkpoint, or the part at `path`. `passed_over` says which damaged checkpoints were passed over to find it."""
+
+    ref: str
+    path: Stored
+    state: Stored
+    passed_over: Beside[str | None] = None
+
+
+class ChangeView(Shape, frozen=True):
+    """One difference, masked."""
+
+    path: Stored
+    kind: str
+    before: Stored
+    after: Stored
+
+
+class DiffView(Shape, frozen=True):
+    """The differences from the state of `a` to that of `b`."""
+
+    a: str
+    b: str
+    changes: tuple[ChangeView, ...]
+
+
+class BlameView(Shape, frozen=True):
+    """The checkpoint that last changed a path. Not `exact`: it may also be an older one, whose state is gone."""
+
+    path: str
+    checkpoint: CheckpointView
+    exact: bool
+    after: str | None
+
+    def __str__(self) -> str:
+        if self.exact:
+            return self.checkpoint.ref
+        return f"{self.checkpoint.ref} or earlier" if self.after is None else f"between {self.after} and {self.checkpoint.ref}"
+
+
+class BisectView(Shape, frozen=True):
+    """The first checkpoint at which a condition holds; None if it holds at none of those that were `among`."""
+
+    run: str
+    when: str
+    checkpoint: CheckpointView | None
+    states_read: int
+    among: Beside[int] = 0
+
+
+def state(
+    store: Store, mask: Masking, ref: str, path: Sequence[Any] = (), *, newest_good: bool = False, show_secrets: bool = False
+) -> StateView:
+    """The state that a ref names, or what is at a path in it. `show_secrets` is for the one consumer that asks for them by name."""
+    name, found, passed_over = _loaded(store, ref, bool(path), newest_good)
+    value = whole(pick(found, path, name))
+    return StateView(name, list(path), value if show_secrets else mask(value, path), passed_over)
+
+
+def _loaded(store: Store, ref: str, only_part: bool, newest_good: bool) -> tuple[str, Any, str | None]:
+    if newest_good:
+        salvaged = store.load(ref, newest_good=True)
+        return f"{salvaged.run}@{salvaged.number}", salvaged.state, str(salvaged) if salvaged.skipped else None
+    name = store.checkpoint(ref).ref
+    return name, store.view(name) if only_part else store.load(name), None
+
+
+def stored_state(store: Store, ref: str, *, newest_good: bool = False) -> tuple[str, Any, str | None]:
+    """The checkpoint that a ref names, its state exactly as it was, unmasked, and what was passed over. For programs that continue from it."""
+    return _loaded(store, ref, False, newest_good)
+
+
+def change_view(change: Change, mask: Masking) -> ChangeView:
+    """A difference, masked."""
+    path = change.path
+    return ChangeView(mask(list(path)), change.kind, mask(change.before, path), mask(change.after, path))
+
+
+def diff(store: Store, mask: Masking, a: str, b: str) -> DiffView:
+    """What is different between two states."""
+    return DiffView(a, b, tuple(change_view(change, mask) for change in store.diff(a, b)))
+
+
+def ref_before(store: Store, ref: str) -> str | None:
+    """The checkpoint before one; None if it is the first."""
+    one = store.checkpoint(ref)
+    return None if one.number == 1 else f"{one.run}@{one.number - 1}"
+
+
+def blame(store: Store, mask: Masking, ref: str, path: Sequence[Any], shown_path: str) -> BlameView:
+    """Which checkpoint last changed what is at a path."""
+    one = store.blame(ref, path)
+    return BlameView(shown_path, checkpoint_view(one, mask), one.exact, one.after)
+
+
+def bisect(store: Store, mask: Masking, run: str, when: str, holds: Condition, is_sorted: bool, progress: Progress) -> BisectView:
+    """Find the first checkpoint at which a condition holds. `is_sorted`: once it holds it holds for good, so a few states are enough."""
+    numbers = _numbers(store, run)
+    found, read = (_halve if is_sorted else _walk)(store, run, numbers, holds, progress)
+    one = None if found is None else checkpoint_view(store.checkpoint(f"{run}@{found}"), mask)
+    return BisectView(run, when, one, read, len(numbers))
+
+
+def _numbers(store: Store, run: str) -> list[int]:
+    """The checkpoints that have a state, oldest first."""
+    out: list[int] = []
+    after = None
+    while True:
+        page = store.checkpoints(run, oldest_first=True, limit=_PAGE, after=after)
+        out += [one.number for one in page if not one.pruned]
+        after = page.next
+        if after is None:
+            return out
+
+
+def _walk(store: Store, run: str, numbers: list[int], holds: Condition, progress: Progress) -> tuple[int | None, int]:
+    for done, number in enumerate(numbers):
+        progress(done, len(numbers))
+        if holds(store.view(f"{run}@{number}")):
+            return number, done + 1
+    return None, len(numbers)
+
+
+def _halve(store: Store, run: str, numbers: list[int], holds: Condition, progress: Progress) -> tuple[int | None, int]:
+    low, high, read = 0, len(numbers), 0
+    while low < high:
+        middle = (low + high) // 2
+        read += 1
+        progress(read, len(numbers).bit_length())
+        if holds(store.view(f"{run}@{numbers[middle]}")):
+            high = middle
+        else:
+            low = middle + 1
+    return (numbers[low] if low < len(numbers) else None), read
