@@ -60,7 +60,22 @@ def _rebased(commit: Commit, stored: RunRow) -> Commit:
         row.checkpoints += r.kind == Kind.CHECKPOINT
         row.head_seq += 1
         body = r.body or b""
-        made = make_record(row.head_digest, r.run, row.head_seq, r.kind, row.epoch, r.at, row.checkpoints, body, r.note, r.tags, r.meta)
+        made = make_record(
+            row.head_digest,
+            r.run,
+            row.key,
+            row.head_seq,
+            r.kind,
+            row.epoch,
+            r.at,
+            row.checkpoints,
+            body,
+            r.note,
+            r.tags,
+            r.meta,
+            r.own,
+            r.labels,
+        )
         row.head_digest = made.digest
         records.append(made)
     return Commit(row.sealed(status=commit.run.status), stored, records, commit.chunks, commit.letters, commit.read)

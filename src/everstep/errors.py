@@ -37,7 +37,8 @@
     │   ├── UnsuitableEncoding E415  the database cannot hold every text
     │   ├── HistoryChanged  E416  an events cursor belongs to a history that is gone
     │   ├── SecondPath      E417  the store's file is reached by two paths
-    │   └── MissingCapability E418  the store's backend cannot do that
+    │   ├── MissingCapability E418  the store's backend cannot do that
+    │   └── WrongSeal       E419  the digests of the store were made with another key
     ├── Damaged             E500  stored bytes are not what was saved
     │   ├── DamagedRecord   E501
     │   ├── DamagedChunk    E502
@@ -437,6 +438,13 @@ class HistoryChanged(StoreError):
 
     code = "E416"
     remedy = "Read all events again from the start (after=0), and skip those you have already handled."
+
+
+class WrongSeal(StoreError):
+    """The digests of the store were made with another key, or without one."""
+
+    code = "E419"
+    remedy = "Open it with the key that it was created with. Nothing was changed."
 
 
 class SecondPath(StoreError):

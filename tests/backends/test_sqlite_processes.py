@@ -36,7 +36,7 @@ def prove(backend: SqliteBackend, name: str) -> int:
     assert row.check == row.digest()
     before = ZERO
     for record in backend.records(name, 0, 2**31 - 1):
-        assert record_fault(before, record) is None
+        assert record_fault(before, record, row.key) is None
         before = record.digest
     assert before == row.head_digest
     return row.head_seq

@@ -130,13 +130,13 @@ def journal(store: everstep.Store, to_run_again: bool = True) -> dict[str, tuple
     found: dict[str, tuple[int, str, str]] = {}
     for place, record in store.backend.feed(0, 1_000_000):
         if record.kind == "step" and record.note:
-            step = open_as(record, StepEntry)
+            step = open_as(record.opened_by(store.framer), StepEntry)
             if step.status != RUNNING and not step.flags.get("next"):
                 status = "cancelled" if step.flags.get("cancelled") else step.status
                 name = record.note.rpartition("/")[2].partition("#")[0]
                 found[name] = (place, status, record.run)
         elif record.kind == "status" and not to_run_again:
-            for address in said_in(record).get("steps", ()):
+            for address in said_in(record.opened_by(store.framer)).get("steps", ()):
                 found.pop(address.rpartition("/")[2].partition("#")[0], None)
     return found
 
@@ -145,6 +145,7 @@ def attempts(store: everstep.Store) -> Counter[str]:
     """How many attempts of each step are recorded, over all runs."""
     found: Counter[str] = Counter()
     for _, record in store.backend.feed(0, 1_000_000):
+        record.opened_by(store.framer)
         if record.kind == "step" and record.note and open_as(record, StepEntry).status != RUNNING:
             found[_called(record.note, open_as(record, StepEntry))] += 1
     return found

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 from everstep.backends.contract.capability import whole
 from everstep.backends.contract.core import Backend
 from everstep.errors import InvalidArgument, MissingCapability, UnknownBackend
+from everstep.records import Seal, unkeyed
 
 if TYPE_CHECKING:  # what only a repair uses
     from everstep.backends.contract.recovery import Builder, Wreck
@@ -96,7 +97,7 @@ def _is_foreign(url: object) -> TypeGuard[str]:
     return isinstance(url, str) and "://" in url and url.partition("://")[0] not in _OWN
 
 
-def open_wreck(source: str | os.PathLike[str], private: str) -> Wreck:
+def open_wreck(source: str | os.PathLike[str], private: str, seal: Seal = unkeyed) -> Wreck:
     """What is left of a damaged store. `private` is how the names of the copies begin that this needs."""
     if (damaged := _recovering(source, "damaged")) is not None:
         wreck: Wreck = damaged(source, private)
@@ -107,10 +108,10 @@ def open_wreck(source: str | os.PathLike[str], private: str) -> Wreck:
         return PostgresWreck(source)
     from everstep.backends.sqlite.recovery.damaged import SqliteWreck
 
-    return SqliteWreck(_file(source), private)
+    return SqliteWreck(_file(source), private, seal)
 
 
-def open_builder(target: str | os.PathLike[str]) -> Builder:
+def open_builder(target: str | os.PathLike[str], seal: Seal = unkeyed) -> Builder:
     """A new store, for what is left of a damaged one."""
     if (build := _recovering(target, "builder")) is not None:
         builder: Builder = build(target)
@@ -121,7 +122,7 @@ def open_builder(target: str | os.PathLike[str]) -> Builder:
         return PostgresBuilder(target)
     from everstep.backends.sqlite.recovery.rebuild import SqliteBuilder
 
-    return SqliteBuilder(_file(target))
+    return SqliteBuilder(_file(target), seal)
 
 
 def formats(url: str | os.PathLike[str] | None) -> tuple[int, int]:

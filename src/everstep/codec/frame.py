@@ -43,7 +43,7 @@ _PARAMETER = zstd.CompressionParameter
 
 
 class Framer:
-    """Wraps content with one choice of compression; unwraps any frame."""
+    """Wraps content with one choice of compression; unwraps any frame. A store has one, and no frame of it is made or opened by anything else."""
 
     __slots__ = ("_code", "_level", "_threshold")
 
@@ -72,6 +72,10 @@ class Framer:
             return _PLAIN + content
         return bytes((VERSION, self._code)) + size.to_bytes(4) + packed
 
+    def unwrap(self, frame: bytes) -> bytes:
+        """The content of a frame. Raises `DamagedFrame` for bytes that are not one, and MemoryError if there is none left: the frame may be whole."""
+        return _unwrap(frame)
+
 
 def weight(content: bytes) -> int:
     """About how many bytes of memory the value takes that this is the encoding of: one byte may be a place in a list, or a container."""
@@ -84,13 +88,7 @@ def _bomb(content: bytes, packed: int) -> bool:
     return len(content) > RATIO_FREE and (len(content) > MAX_RATIO * packed or weight(content) > LIGHT + MAX_RATIO * packed)
 
 
-def plain(content: bytes) -> bytes:
-    """A frame of content as it is."""
-    return _PLAIN + content
-
-
-def unwrap(frame: bytes) -> bytes:
-    """The content of a frame. Raises `DamagedFrame` for what is none, and MemoryError where there is none: the frame may be whole."""
+def _unwrap(frame: bytes) -> bytes:
     if len(frame) < 2:
         raise DamagedFrame("a frame of fewer than two bytes")
     if frame[0] != VERSION:

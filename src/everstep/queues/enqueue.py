@@ -232,7 +232,7 @@ def commit_of(store: Host, order: Order, id: str) -> Commit:
     fields = {"workflow": order.name, "meta": to_meta({"queue": order.task.queue})}
     commit = store.first_commit(id, fields, order.about, order.chunks, status=Status.QUEUED.value)
     now = clock.now_us()
-    commit.letters = [Letter.make(commit.run.key, START, now + order.delay, now, store.framer.wrap(encode(None)))]
+    commit.letters = [Letter.make(commit.run.key, START, now + order.delay, now, store.framer.wrap(encode(None)), store.backend.seal)]
     commit.task = order.task
     return commit
 

@@ -20,7 +20,6 @@ from everstep.backends.contract.capability import has
 from everstep.backends.contract.outbox import Outbox
 from everstep.backends.contract.queues import Task
 from everstep.clock import clock
-from everstep.codec.frame import unwrap
 from everstep.codec.values import decode, encode
 from everstep.errors import Damaged, EverstepError, InvalidArgument, RunExists, StoreBusy, Unstorable
 from everstep.fields import Shape
@@ -110,7 +109,7 @@ def _carry(store: Host, left: Left) -> Carried:
     if not isinstance(body, bytes) or sha256(body).digest() != digest:
         return Carried(str(run), Damaged(f"the order of run {run!r} does not match its digest", remedy="Enqueue it anew."))
     try:
-        order = _read(body)
+        order = _read(store, body)
     except (Damaged, ValueError, TypeError, KeyError) as error:
         return Carried(run, Damaged(f"the order of run {run!r} cannot be read: {error}", remedy="Enqueue it anew."))
     try:
@@ -119,7 +118,7 @@ def _carry(store: Host, left: Left) -> Carried:
         return Carried(run, error)
 
 
-def _read(body: bytes) -> Order:
-    said = decode(unwrap(body))
+def _read(store: Host, body: bytes) -> Order:
+    said = decode(store.framer.unwrap(body))
     late = max(0, said["delay"] - (clock.now_us() - said["at"]))
     return Order(said["name"], said["about"], said["chunks"], Task(*said["task"]), late)

@@ -154,7 +154,9 @@ class OffRun:
     def checkpoint(self, note: Any = None, tags: Any = (), meta: Any = None, state: Any = None) -> Checkpoint:
         if state is not None:
             self.state = state
-        return Checkpoint(Record(self.id, 0, Kind.CHECKPOINT.value, 0, time.time_ns() // 1000, 0, note, (), None, None, b"", b""))
+        return Checkpoint(
+            Record(self.id, 0, Kind.CHECKPOINT.value, 0, time.time_ns() // 1000, 0, note, (), None, None, None, None, b"", b"")
+        )
 
     def gate(self, name: str, ask: str | None = None, **options: Any) -> Any:
         condition = options.get("condition")

@@ -13,11 +13,10 @@ from functools import partial
 from typing import Any
 
 from everstep.backends.contract.core import Backend, Located
-from everstep.codec.frame import unwrap
 from everstep.codec.values import Decoder, revived
 from everstep.errors import Damaged, DamagedRecord, DamagedRun, EverstepError, MissingHead, PrunedCheckpoint, RunDeleted
 from everstep.fields import Shape
-from everstep.records import ZERO, Base, Kind, Pruned, Record, RunRow, record_fault
+from everstep.records import ZERO, Base, Kind, Pruned, Record, RunRow, Seal, record_fault
 from everstep.snapshot.delta import Op, apply
 from everstep.snapshot.loader import Loader
 from everstep.snapshot.saver import NO_DELTA
@@ -75,7 +74,7 @@ def stretch(backend: Backend, row: RunRow, number: int, upto: int = 0) -> Stretc
     except Damaged:
         found = None
     found = _sound(backend, row, number, upto, found)
-    mark = _proved_mark(row, found.mark)
+    mark = _proved_mark(row, found.mark, backend.seal)
     if number != row.checkpoints and mark is not None and not mark.has_state(number):  # the head is never pruned
         raise pruned_error(row, number, mark)
     return Stretch(backend, row, found, mark)
@@ -141,6 +140,13 @@ def _checkpoint(row: RunRow, record: Record, number: int) -> Record:
     return record
 
 
+def unproved(
+    backend: Backend, run: str, first: int, last: int, kinds: Sequence[str] | None = None, newest: int | None = None
+) -> list[Record]:
+    """Records as they are stored, for those who only look: nothing proves them, but the store can open them."""
+    return [record.opened_by(backend.framer) for record in backend.records(run, first, last, kinds, newest)]
+
+
 def checked(backend: Backend, row: RunRow, first: int, last: int | None) -> list[Record]:
     """Records first..last, gap-free and each matching its digest; the head also matching the run row."""
     last = first if last is None else last
@@ -156,10 +162,11 @@ def _proved(backend: Backend, row: RunRow, records: list[Record], first: int, la
     before = ZERO
     for i, record in enumerate(records):
         if i or record.seq == 1:
-            fault = record_fault(before, record)
+            fault = record_fault(before, record, row.key, backend.seal)
             if fault:
                 number = record.number if record.kind == Kind.CHECKPOINT else None
                 raise DamagedRecord(row.id, record.seq, fault, number)
+        record.opener = backend.framer
         before = record.digest
     if last == row.head_seq and before != row.head_digest:
         raise DamagedRecord(row.id, last, "it is not the one that the run row names as its head", records[-1].number)
@@ -194,7 +201,7 @@ def load_two(backend: Backend, a: tuple[RunRow, int], b: tuple[RunRow, int]) -> 
         with suppress(EverstepError):  # loading them one by one says which of them cannot be loaded, and why
             found = tuple(stretch(backend, row, number) for row, number in (a, b))
             roots = [_parts(row, number, read)[0] for (row, number), read in zip((a, b), found, strict=True) if read is not None]
-            reader = Loader(partial(backend.chunks, a[0].family), unwrap, frames)
+            reader = Loader(partial(backend.chunks, a[0].family), backend.framer.unwrap, frames)
             reader.read_ahead(*(root for root in roots if root is not None))
     return load(backend, *a, found[0], dict(frames)), load(backend, *b, found[1], frames)
 
@@ -231,7 +238,7 @@ def newest_good(backend: Backend, row: RunRow, number: int) -> int | None:
 def load_only(backend: Backend, row: RunRow, number: int, found: Stretch | None = None, frames: Frames | None = None) -> Loaded:
     """The snapshot of one checkpoint, without a word about others if it is damaged."""
     base, deltas = _parts(row, number, found or stretch(backend, row, number))
-    loader = Loader(partial(backend.chunks, row.family), unwrap, frames)
+    loader = Loader(partial(backend.chunks, row.family), backend.framer.unwrap, frames)
     value = None
     if base is not None:
         loader.read_ahead(base)
@@ -251,7 +258,7 @@ def look(backend: Backend, row: RunRow, number: int) -> Any:
 
     try:
         base, deltas = _parts(row, number, stretch(backend, row, number))
-        loader = LazyLoader(lambda digests: _chunks(backend, row, number, digests), unwrap)
+        loader = LazyLoader(lambda digests: _chunks(backend, row, number, digests), backend.framer.unwrap)
         value = loader.load(base) if base is not None else None
         decoder = Decoder()
         for record in deltas:
@@ -281,24 +288,24 @@ def deltas_of(backend: Backend, row: RunRow, first: int, last: int) -> list[tupl
     out: list[tuple[Record, list[Op] | None]] = []
     for record in checked(backend, row, start, stop):
         if record.kind == Kind.CHECKPOINT:
-            content = NO_DELTA if record.body is None else unwrap(record.body)
+            content = NO_DELTA if record.body is None else record.content()
             out.append((record, None if content == NO_DELTA else _ops(decoder, content, row, record)))
     return out
 
 
 def prune_mark(backend: Backend, row: RunRow) -> Pruned | None:
     """What was pruned of a run, proved."""
-    return _proved_mark(row, backend.pruned(row.id))
+    return _proved_mark(row, backend.pruned(row.id), backend.seal)
 
 
-def _proved_mark(row: RunRow, mark: Pruned | None) -> Pruned | None:
-    if mark is not None and (mark.digest() != mark.check or mark.key != row.key):
+def _proved_mark(row: RunRow, mark: Pruned | None, seal: Seal) -> Pruned | None:
+    if mark is not None and (mark.digest(seal) != mark.check or mark.key != row.key):
         raise DamagedRun(f"the prune mark of run {row.id!r} does not match its digest")
     return mark
 
 
-def _proved_base(row: RunRow, base: Base | None) -> Base | None:
-    if base is not None and (base.digest() != base.check or base.key != row.key):
+def _proved_base(row: RunRow, base: Base | None, seal: Seal) -> Base | None:
+    if base is not None and (base.digest(seal) != base.check or base.key != row.key):
         raise DamagedRun(f"the added base for {row.id}@{base.number} does not match its digest")
     return base
 
@@ -314,15 +321,16 @@ def _parts(row: RunRow, number: int, found: Stretch) -> tuple[bytes | None, list
     if [r.number for r in deltas] != list(range((base.number if base else 0) + 1, number + 1)):
         raise DamagedRecord(row.id, at.seq, f"the checkpoints before {number} do not follow each other", number)
     if (base is not None and base.body is None) or any(r.body is None for r in deltas):
-        return _around_pruned(row, number, deltas, found.mark, _proved_base(row, at.added))
+        return _around_pruned(found, number, deltas, _proved_base(row, at.added, found.backend.seal))
     return None if base is None else _content(row, base), deltas
 
 
-def _around_pruned(row: RunRow, number: int, deltas: list[Record], mark: Pruned | None, base: Base | None) -> tuple[bytes, list[Record]]:
+def _around_pruned(found: Stretch, number: int, deltas: list[Record], base: Base | None) -> tuple[bytes, list[Record]]:
     """The same where bodies are missing: from a base that prune added, if there is one with all that follows it."""
+    row, mark = found.row, found.mark
     after = [r for r in deltas if base is not None and r.number > base.number]
     if base is not None and number - base.number == len(after) and all(r.body is not None for r in after):
-        return unwrap(base.body), after
+        return found.backend.framer.unwrap(base.body), after
     missing = [r for r in deltas if r.body is None and (mark is None or mark.has_body(r.seq))]
     if mark is None or missing:
         where = missing[-1] if missing else deltas[-1] if deltas else None
@@ -342,7 +350,7 @@ def pruned_error(row: RunRow, number: int, mark: Pruned) -> PrunedCheckpoint:
 def _content(row: RunRow, record: Record) -> bytes:
     if record.body is None:
         raise DamagedRecord(row.id, record.seq, "its body is gone", record.number)
-    return unwrap(record.body)
+    return record.content()
 
 
 def _ops(decoder: Decoder, content: bytes, row: RunRow, record: Record) -> list[Op]:

@@ -9,7 +9,7 @@ from everstep.backends.contract.index import Index
 from everstep.clock import iso
 from everstep.errors import DamagedRun, InvalidArgument, NotFound
 from everstep.ids import check_id, parse_ref
-from everstep.records import CHILD, RunRow, Status, Tag
+from everstep.records import CHILD, RunRow, Seal, Status, Tag
 
 _SHOWN, _LOOKED_AT = 4, 50
 _RECENT = 10_000
@@ -17,9 +17,9 @@ _LAST_TIME = 250_000_000_000_000_000  # µs: the year 9892, which datetime can s
 _STATUSES = frozenset(status.value for status in Status)
 
 
-def verified(row: RunRow) -> RunRow:
+def verified(row: RunRow, seal: Seal) -> RunRow:
     """The row, if it is what was stored."""
-    if row.digest() != row.check:
+    if row.digest(seal) != row.check:
         raise DamagedRun(f"the row of run {row.id!r} does not match its digest")
     if not _makes_sense(row):  # a digest can be made to fit
         raise DamagedRun(f"the row of run {row.id!r} holds values that no run has")
@@ -37,7 +37,7 @@ def find_run(backend: Backend, run: str) -> RunRow:
     row = backend.run(_exact(run))
     if row is None:
         raise NotFound(_not_there(backend, run))
-    return verified(row)
+    return verified(row, backend.seal)
 
 
 def _exact(run: str) -> str:
@@ -101,6 +101,6 @@ def _number(backend: Backend, row: RunRow, at: int | str | None) -> int:
 def tags_of(backend: Backend, row: RunRow, first: int | None = None, last: int | None = None) -> list[Tag]:
     """The tags of a run, or of some of its checkpoints, proved."""
     tags = backend.tags(row.id, first, last)
-    if any(tag.check != tag.digest() or tag.key != row.key for tag in tags):
+    if any(tag.check != tag.digest(backend.seal) or tag.key != row.key for tag in tags):
         raise DamagedRun(f"a tag of run {row.id!r} does not match its digest", remedy="Name the checkpoint by its number.")
     return tags

@@ -65,7 +65,7 @@ class BaseStore:
         redaction: Redactor | None = None,
     ):
         self.backend = whole(backend)
-        self.framer = Framer(compression, level, threshold)
+        self.frame_with(Framer(compression, level, threshold))
         self._checking = checking
         self.retention, self.protect = retention, protect
         self.set_redaction(redaction)
@@ -104,6 +104,10 @@ class BaseStore:
 
     def _resolve(self, ref: str, at: int | str | None = None) -> tuple[RunRow, int]:
         return resolve(self.backend, ref if at is None else f"{ref}@{at}")
+
+    def frame_with(self, framer: Framer) -> None:
+        """Wrap and unwrap every frame of this store with a framer. All that read through the backend find it there."""
+        self.framer = self.backend.framer = framer
 
     def get(self, run_id: str) -> RunInfo:
         """What is known about a run; of a failed one also its error."""
@@ -155,7 +159,7 @@ class BaseStore:
         """Put a tag on a checkpoint. Needs no lease."""
         need(self.backend, Index)
         row, number = resolve(self.backend, ref)
-        self.backend.tag(Tag.make(row.key, check_tag(name), number, clock.now_us()), row.id)
+        self.backend.tag(Tag.make(row.key, check_tag(name), number, clock.now_us(), self.backend.seal), row.id)
 
     def fork(self, ref: str, id: str | None = None, edit: Edit | None = None) -> RunInfo:
         """A new run that begins at a checkpoint, perhaps with an edited state.
@@ -311,21 +315,28 @@ class BaseStore:
         row = new_row(id or new_id(), **fields)
         for name, value in changes.items():
             setattr(row, name, value)
-        chain = Chain(self.framer, row, None)
+        chain = Chain(self.framer, row, None, self.backend.seal)
         chain.start(**about)
         chain.chunks(chunks)
         return chain.commit()
 
     def commit(
-        self, row: RunRow, saver: Saver, note: str | None, tags: tuple[str, ...], meta: str | None, entries: Sequence[Entry] = ()
+        self,
+        row: RunRow,
+        saver: Saver,
+        note: str | None,
+        tags: tuple[str, ...],
+        meta: str | None,
+        own: str | None = None,
+        entries: Sequence[Entry] = (),
     ) -> Commit:
         """What one checkpoint of a run writes, together with the journal's entries before it."""
         saved = saver.build()
         try:
-            chain = Chain(self.framer, row, row)
+            chain = Chain(self.framer, row, row, self.backend.seal)
             if entries:
                 chain.entries(entries)
-            chain.checkpoint(saved, note, tags, meta)
+            chain.checkpoint(saved, note, tags, meta, own)
             return chain.commit()
         except BaseException:
             saver.lost()

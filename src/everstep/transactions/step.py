@@ -22,7 +22,6 @@ from everstep.backends.contract.capability import has
 from everstep.backends.contract.core import Commit, Committed
 from everstep.backends.contract.transactions import Ledger, Session, Transaction, Transactional, Undone
 from everstep.clock import clock
-from everstep.codec.frame import unwrap
 from everstep.errors import (
     AttemptLost,
     Damaged,
@@ -336,7 +335,7 @@ def _opened(ledger: Ledger, kept: tuple[bytes, bytes], ticket: Ticket) -> tuple[
             f"the row of step {address} of run {run.id!r} in everstep_steps of {ledger.url} does not match its digest",
             remedy="What the step wrote holds. Restore the row from a backup, or say what the step returned: store.skip(run_id, step, result).",
         )
-    packed, chunks = unpackb(unwrap(content))
+    packed, chunks = unpackb(run.store.framer.unwrap(content))
     step = unpack_step(packed)
     if step.digest != ticket.digest and step.digest and ticket.digest and address not in run.options.accept:
         raise run.diverge(address, show_input(step.input), show_input(ticket.input))

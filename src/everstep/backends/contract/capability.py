@@ -21,6 +21,7 @@ from everstep.backends.contract.reclaim import Reclaim
 from everstep.backends.contract.transactions import Transactional
 from everstep.backends.contract.types import Commit, Committed
 from everstep.errors import MissingCapability
+from everstep.records import unkeyed
 
 CAPABILITIES: tuple[type, ...] = (Mailbox, Index, Feed, Audit, Reclaim, Facts, Queues, Outbox, Transactional)
 _EXPECTED = CAPABILITIES[:7]
@@ -45,7 +46,9 @@ def need(backend: Any, *capabilities: type) -> None:
 
 
 def whole(backend: Any) -> Backend:
-    """The backend, or one around it that refuses what it lacks."""
+    """The backend, or one around it that refuses what it lacks. One that says nothing of a seal has the unkeyed one."""
+    if not hasattr(backend, "seal"):
+        backend.seal = unkeyed
     made: Backend = backend if all(has(backend, capability) for capability in _EXPECTED) else Partial(backend)
     return made
 

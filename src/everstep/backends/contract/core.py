@@ -22,7 +22,7 @@ from everstep.backends.contract.queues import Queues
 from everstep.backends.contract.reclaim import Reclaim
 from everstep.backends.contract.types import MAX_SEQ, Commit, Committed, Done, Located, Manifest, Outcome, Query
 from everstep.errors import EverstepError
-from everstep.records import Record, RunRow, Worker
+from everstep.records import Opener, Record, RunRow, Seal, Worker
 
 __all__ = ["MAX_SEQ", "Backend", "Commit", "Committed", "Core", "Done", "Located", "Manifest", "Outcome", "Query", "submit"]
 
@@ -32,6 +32,10 @@ class Core(Protocol):
 
     url: str
     durable: bool
+    framer: Opener
+    """What opens the frames of this store, for whoever reads through the backend. The store sets it; a backend itself never opens a frame."""
+    seal: Seal
+    """What makes and proves the digests of records and the checks of rows: `records.unkeyed` unless the store was opened with another one."""
 
     def commit(self, commit: Commit, *others: Commit) -> Committed:
         """Make a commit durable; return when it is. One fsync for all commits that wait at the same time.

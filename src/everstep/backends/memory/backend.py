@@ -20,9 +20,27 @@ from everstep.backends.contract.queues import Claim, Claimed, Depth, Place, Task
 from everstep.backends.contract.types import Census, Cut
 from everstep.backends.memory.data import Before, Data, Run, data_of
 from everstep.backends.memory.queues import Waiting
+from everstep.codec.frame import Framer
 from everstep.errors import AlreadyQueued, Conflict, DamagedRun, EverstepError, LeaseHeld, LostLease, NotFound, RunExists, StoreClosed
 from everstep.fields import replace
-from everstep.records import ZERO, Base, Kind, Letter, Pruned, Record, RunRow, Status, Tag, Tombstone, Worker, fact_check, shift
+from everstep.records import (
+    ZERO,
+    Base,
+    Kind,
+    Letter,
+    Opener,
+    Pruned,
+    Record,
+    RunRow,
+    Seal,
+    Status,
+    Tag,
+    Tombstone,
+    Worker,
+    fact_check,
+    shift,
+    unkeyed,
+)
 
 T = TypeVar("T")
 
@@ -32,9 +50,11 @@ class MemoryBackend:
 
     durable = False
 
-    def __init__(self, name: str | None = None) -> None:
+    def __init__(self, name: str | None = None, *, seal: Seal = unkeyed) -> None:
         self.url = f"memory://{name or ''}"
-        self._data = data_of(name)
+        self.seal = seal
+        self.framer: Opener = Framer()
+        self._data = data_of(name, seal)
         self._own_workers: set[str] = set()
         self._closed = False
 
@@ -56,7 +76,7 @@ class MemoryBackend:
         run = self._new(row, commit.task) if was is None else self._fenced(row.id, was)
         del run.records[was.head_seq if was is not None else 0 :]
         run.records.extend(replace(record) for record in commit.records)
-        tags = [tag for tag in _tags_of(commit) if (tag.name, tag.number) not in run.tags]
+        tags = [tag for tag in _tags_of(commit, self.seal) if (tag.name, tag.number) not in run.tags]
         self._keep_chunks(row.family, commit.chunks)
         letters = _letters_after(run.letters, commit)
         minus = [*([] if was is None else [was.check]), *(letter.check for letter in run.letters.values())]
@@ -281,7 +301,7 @@ class MemoryBackend:
             self._refuse_if_held(entry.row)
             if entry.row.check != row.check:
                 raise Conflict(f"run {row.id!r} moved on since it was read; it was not deleted")
-            tombstone = Tombstone.of(entry.place, row, clocks.clock.now_us())
+            tombstone = Tombstone.of(entry.place, row, clocks.clock.now_us(), self.seal)
             total = shift(data.total, entry.checks(), [tombstone.check])
             del data.runs[row.id]
             data.total, data.writes = total, data.writes + 1
@@ -325,7 +345,7 @@ class MemoryBackend:
         data = self._open()
         with data.lock:
             checks = [check for run in data.runs.values() for check in run.checks()]
-            facts = [fact_check(name, value) for name, value in data.facts.items()]
+            facts = [fact_check(name, value, self.seal) for name, value in data.facts.items()]
             found = shift(ZERO, [], [*checks, *(tombstone.check for tombstone in data.tombstones), *facts])
             gone = len(data.tombstones) + deleted_places.count(
                 v for name, v in data.facts.items() if name.startswith(deleted_places.PREFIX)
@@ -446,7 +466,7 @@ class MemoryBackend:
             taken: list[Claimed] = []
             for run in data.queues.choose(list(data.runs.values()), claim, data.facts):
                 queue, before, deaths = run.waiting.task.queue, run.row.worker, run.waiting.deaths
-                if run.row.digest() != run.row.check:
+                if run.row.digest(self.seal) != run.row.check:
                     taken.append(Claimed(run.row.id, queue, None, before, deaths))
                     continue
                 data.workers[claim.worker.id] = replace(claim.worker)
@@ -527,9 +547,9 @@ class MemoryBackend:
 
     def _reseal(self, entry: Run, epoch: int, worker: str | None, since: int) -> RunRow:
         before = entry.row
-        if before.digest() != before.check:
+        if before.digest(self.seal) != before.check:
             raise DamagedRun(f"the row of run {before.id!r} does not match its digest")
-        entry.row = before.sealed(epoch=epoch, worker=worker, since=since)
+        entry.row = before.sealed(self.seal, epoch=epoch, worker=worker, since=since)
         self._data.total = shift(self._data.total, [before.check], [entry.row.check])
         self._data.writes += 1
         self._data.queues.settle(entry)
@@ -555,7 +575,7 @@ def _letters_after(letters: dict[str, Letter], commit: Commit) -> dict[str, Lett
     return left
 
 
-def _tags_of(commit: Commit) -> list[Tag]:
+def _tags_of(commit: Commit, seal: Seal) -> list[Tag]:
     """The tags that the checkpoints of a commit carry."""
     checkpoints = (record for record in commit.records if record.kind == Kind.CHECKPOINT)
-    return [Tag.make(commit.run.key, name, record.number, record.at) for record in checkpoints for name in record.tags]
+    return [Tag.make(commit.run.key, name, record.number, record.at, seal) for record in checkpoints for name in record.tags]

@@ -8,8 +8,9 @@ from typing import TypeVar
 
 from everstep.backends.contract.core import Commit
 from everstep.backends.memory.queues import MemoryQueues, Waiting
+from everstep.errors import WrongSeal
 from everstep.fields import Shape, field, replace
-from everstep.records import ZERO, Base, Letter, Pruned, Record, RunRow, Tag, Tombstone, Worker, fact_check, shift
+from everstep.records import ZERO, Base, Letter, Pruned, Record, RunRow, Seal, Tag, Tombstone, Worker, fact_check, shift
 from everstep.threads.guard import WRITER, Guard
 
 K = TypeVar("K")
@@ -38,7 +39,8 @@ class Run(Shape):
 class Data:
     """What the handles of one store share. Position n of the feed is `feed[n - 1]`: id and place of a run, seq of its record."""
 
-    def __init__(self) -> None:
+    def __init__(self, seal: Seal) -> None:
+        self.seal = seal
         self.lock = Guard(WRITER)
         self.runs: dict[str, Run] = {}
         self.chunks: dict[tuple[bytes, bytes], tuple[bytes, int]] = {}  # frame and stamp
@@ -55,8 +57,8 @@ class Data:
 
     def note(self, name: str, value: str | None) -> None:
         """Remember a fact; None forgets it."""
-        minus = [fact_check(name, self.facts[name])] if name in self.facts else []
-        self.total = shift(self.total, minus, [] if value is None else [fact_check(name, value)])
+        minus = [fact_check(name, self.facts[name], self.seal)] if name in self.facts else []
+        self.total = shift(self.total, minus, [] if value is None else [fact_check(name, value, self.seal)])
         self.facts = {known: said for known, said in {**self.facts, name: value}.items() if said is not None}
         self.writes += 1
 
@@ -65,10 +67,13 @@ _named: dict[str, Data] = {}
 _named_lock = threading.Lock()
 
 
-def data_of(name: str | None) -> Data:
-    """A fresh store, or the one of this process that has a name."""
+def data_of(name: str | None, seal: Seal) -> Data:
+    """A fresh store, or the one of this process that has a name. Refused if its digests were made with another seal."""
     with _named_lock:
-        return Data() if name is None else _named.setdefault(name, Data())
+        found = Data(seal) if name is None else _named.setdefault(name, Data(seal))
+    if found.seal(ZERO) != seal(ZERO):
+        raise WrongSeal(f"memory://{name} was not made with the key that it was opened with, or with none")
+    return found
 
 
 _CHANGED = ("row", "letters", "pruned", "bases")  # parts of a run that a commit replaces, and never changes where they are

@@ -39,8 +39,9 @@ from everstep.backends.postgres.listing import list_checkpoints, list_runs
 from everstep.backends.postgres.rows import fact_from, newest_run, pruned_from, record_from
 from everstep.backends.postgres.user_transaction import PostgresTransaction
 from everstep.backends.postgres.writer import Writer
+from everstep.codec.frame import Framer
 from everstep.errors import NotFound, StoreClosed
-from everstep.records import Base, Letter, Pruned, Record, RunRow, Tag, Tombstone, Worker
+from everstep.records import Base, Letter, Opener, Pruned, Record, RunRow, Seal, Tag, Tombstone, Worker, unkeyed
 
 _LAST = 2**63 - 1
 
@@ -63,6 +64,8 @@ class PostgresBackend:
         self._address = Address(url, schema, namespace, patience)
         patience = self._address.patience
         self.url = self._address.url
+        self.framer: Opener = Framer()
+        self.seal: Seal = unkeyed  # the server computes checks of rows, too: sql/queues.sql
         self._readers = Readers(self._address, patience, prepare_within(self._address, create, patience if wait else 0.0))
         self._writer = Writer(self._address, os.urandom(1)[0] % BUCKETS, patience)
         self._claims = Writer(

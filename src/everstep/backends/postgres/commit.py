@@ -13,13 +13,13 @@ from everstep.errors import AlreadyQueued, Conflict, EverstepError, LimitExceede
 from everstep.records import Kind, Record, RunRow, tag_check
 
 DONE, BEFORE, GONE, EPOCH, MOVED, TAKEN, ORPHAN, DOUBLE = range(8)
-_NOTHING: tuple[list[Any], ...] = ([],) * 11
+_NOTHING: tuple[list[Any], ...] = ([],) * 13
 _NO_CHUNKS: tuple[list[Any], ...] = ([], [])
 _NO_TAGS: tuple[list[Any], ...] = ([],) * 4
 _NO_LETTERS: tuple[list[Any], ...] = ([],) * 6
 _NO_LABELS: tuple[list[Any], ...] = ([],) * 4
-ADVANCE = 13
-NAMES = {ADVANCE: "advance", 40: "commit", 54: "commit_more", 58: "commit_task"}
+ADVANCE = 15
+NAMES = {ADVANCE: "advance", 42: "commit", 56: "commit_more", 60: "commit_task"}
 """The statement for so many arguments."""
 
 
@@ -66,7 +66,7 @@ def _advance(record: Record, run: RunRow, was: RunRow, bucket: int) -> Values:
     delta = int.from_bytes(run.check) - int.from_bytes(was.check)
     return (  # the sum as text: the driver takes longer to make the server's form of it
         bucket, str(delta), was.epoch, was.head_seq, was.check, run.id, record.at, run.check, record.kind, record.note, record.meta,
-        record.digest, record.body,
+        record.own, record.labels, record.digest, record.body,
     )  # fmt: skip
 
 

@@ -32,7 +32,7 @@ from everstep.backends.sqlite import queues as sqlite_queues
 from everstep.backends.sqlite import upkeep
 from everstep.backends.sqlite.feed import feed_end, read_feed
 from everstep.backends.sqlite.files import os_fork
-from everstep.backends.sqlite.files.store_file import BUSY_MS, SqliteFile, quoted
+from everstep.backends.sqlite.files.store_file import BUSY_MS, SqliteFile, quoted, whole_number
 from everstep.backends.sqlite.files.wal import GROW_BYTES, WalKeeper
 from everstep.backends.sqlite.leases import Leases, WorkerLocks
 from everstep.backends.sqlite.listing import find_checkpoint, list_checkpoints, list_runs, locate
@@ -40,8 +40,9 @@ from everstep.backends.sqlite.reader import Reader
 from everstep.backends.sqlite.transaction import Transaction
 from everstep.backends.sqlite.writer import Writer
 from everstep.clock import clock
+from everstep.codec.frame import Framer
 from everstep.errors import NotFound, StoreClosed
-from everstep.records import Base, Letter, Pruned, Record, RunRow, Tag, Tombstone, Worker
+from everstep.records import SEALED, Base, Letter, Opener, Pruned, Record, RunRow, Seal, Tag, Tombstone, Worker, unkeyed
 from everstep.threads.guard import inside, refuse_inside
 
 
@@ -58,12 +59,16 @@ class SqliteBackend:
         busy_ms: int = BUSY_MS,
         wal_bytes: int = GROW_BYTES,
         accept_older: bool = False,
+        seal: Seal = unkeyed,
     ) -> None:
+        most_wal = whole_number("wal_bytes", wal_bytes, 2**40)
+        self.seal = seal
+        self.framer: Opener = Framer()
         self._file = SqliteFile(path, create, busy_ms, accept_older)
         self.url = f"sqlite:///{quoted(self._file.path)}"
-        self._reader = Reader(self._file.reader, self._file.path, self._file.readers())
-        self._writer = Writer(self._connect_writer, self._file.path, self._file.witness.note)
-        self._wal = WalKeeper(self._writer, self._file.writer, self._file.wal, self._file.witness.merged, wal_bytes)
+        self._reader = Reader(self._file.reader, self._file.path, self._file.readers(), seal)
+        self._writer = Writer(self._connect_writer, self._file.path, self._file.witness.note, seal)
+        self._wal = WalKeeper(self._writer, self._file.writer, self._file.wal, self._file.witness.merged, most_wal)
         self._locks = WorkerLocks(self._file.path + "-locks")
         if self._file.read_only is None:
             self._locks.clean()
@@ -74,12 +79,22 @@ class SqliteBackend:
         self._forked = False
         self._rests = False
         os_fork.register(self)
+        self._prove_seal()
 
     def _connect_writer(self) -> apsw.Connection:
         connection = self._file.writer()
         self._wal.watch(connection)
         self._file.witness.begin(*upkeep.seen(connection))
         return connection
+
+    def _prove_seal(self) -> None:
+        """Refuse a store that has another seal; mark a new one that has a keyed one."""
+        try:
+            if not self._reader.prove_seal():
+                self._writer.call(upkeep.set_fact, (SEALED, "keyed"))
+        except BaseException:
+            self.close()
+            raise
 
     def _check_open(self) -> None:
         if self._forked:

@@ -13,7 +13,6 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from everstep.backends.contract.core import Commit, Committed, Outcome, submit
-from everstep.codec.frame import unwrap
 from everstep.errors import (
     Conflict,
     EverstepError,
@@ -27,7 +26,7 @@ from everstep.runtime.engine.in_flight import Underway
 from everstep.store.chain import Chain, Entry
 from everstep.store.journal.entries import StepEntry, open_as
 from everstep.store.query import check_note, check_tags, to_meta
-from everstep.store.views import with_header
+from everstep.store.views import own_text
 from everstep.threads.guard import RUN, Guard, interrupts
 
 if TYPE_CHECKING:
@@ -81,7 +80,7 @@ class JournalWriter:
             mask = attempt.mask
             if mask is not None:
                 note, meta = mask.text(note), mask.meta(meta)
-            checked = check_note(note), check_tags(tags), with_header(to_meta(meta), header)
+            checked = check_note(note), check_tags(tags), to_meta(meta), own_text(header)
             if self.stale:
                 saver.lost()
                 self.stale = False
@@ -100,7 +99,7 @@ class JournalWriter:
         attempt = self._attempt
         row, _ = attempt.live()
         attempt.refuse_broken()
-        chain = Chain(self._store.framer, row, row)
+        chain = Chain(self._store.framer, row, row, self._store.backend.seal)
         chain.entries(self.entries)
         commit = chain.commit()
         self.entries = []
@@ -226,7 +225,7 @@ class JournalWriter:
                 saver.lost()
             if self._behind and self._behind[-1] is commit:
                 return  # Ctrl-C came when it was on its way
-            self.entries[:0] = [Entry(r.kind, unwrap(r.body), r.note) for r in commit.records if r.body and _was_seen(r)]
+            self.entries[:0] = [Entry(r.kind, r.content(), r.note) for r in commit.records if r.body and _was_seen(r)]
             attempt.letters.put_back(commit)
             if isinstance(error, EverstepError) and (error.written != "no" or isinstance(error, (LostLease, Conflict))):
                 attempt.broken_by(error)  # fenced, or the disk failed: this handle writes no more

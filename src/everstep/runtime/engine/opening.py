@@ -64,10 +64,10 @@ def _take(run: Attempt) -> None:
         if first is None:
             return
         if run.dry:
-            _ready(run, verified(first))
+            _ready(run, verified(first, run.store.backend.seal))
             return
         died = first.worker is not None and run.store.backend.holder(first) is None
-        row = verified(run.keeper.acquire(first.id))
+        row = verified(run.keeper.acquire(first.id), run.store.backend.seal)
         run.unsure = first.worker is not None or row.epoch > first.epoch + 1  # its last driver never gave it back, or nobody knows
     with _given_back_on_error(run, row):
         _refuse_overtaken(run, row)
@@ -217,7 +217,7 @@ def _say_running(run: Attempt) -> None:
     about, is_new = _as_driver(run)
     revived = run.options.revived and row.status == Status.CANCELLED
     if "cancel" in letters.waiting and not revived:
-        reason = told(letters.waiting["cancel"])
+        reason = told(letters.waiting["cancel"], run.store.framer)
         ending = Ending(Status.CANCELLED, reason=reason)
         end(run, ending)
         tell_caller(run, ending)
@@ -226,7 +226,7 @@ def _say_running(run: Attempt) -> None:
     letters.read += [name for name in letters.waiting if name in obeyed or name.startswith("child:")]
     if row.status == Status.RUNNING and not letters.read and not is_new:
         return
-    chain = Chain(run.store.framer, row, row)
+    chain = Chain(run.store.framer, row, row, run.store.backend.seal)
     chain.status(Status.RUNNING, revived, worker=run.worker, **about)
     commit = letters.carry(chain.commit())
     letters.known = run.store.backend.commit(commit).waiting

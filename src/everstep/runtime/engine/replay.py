@@ -137,7 +137,7 @@ class Replay:
             self.skip_saves = self.start.get("saves", 0)
 
     def _checkpoint(self, record: Record) -> None:
-        header = header_of(record.meta)
+        header = header_of(record.own)
         self.recent.clear()
         self.saved_at = record.at
         if "used" in header:
@@ -278,12 +278,12 @@ def after_base(backend: Backend, row: RunRow) -> Replay:
     first = 1
     if row.checkpoints:
         head = stretch(backend, row, row.checkpoints, row.head_seq)
-        meta = head.checkpoint(row.checkpoints).meta
-        replay.number = row.checkpoints if asked_for(meta) else header_of(meta).get("base", 0)
+        own = head.checkpoint(row.checkpoints).own
+        replay.number = row.checkpoints if asked_for(own) else header_of(own).get("base", 0)
         if replay.number:
             replay.read = head if replay.number == row.checkpoints else stretch(backend, row, replay.number, row.head_seq)
             base = replay.read.checkpoint(replay.number)
-            header = header_of(base.meta)
+            header = header_of(base.own)
             replay.counts = dict(header.get("counts") or {})
             if header.get("many"):
                 replay.counts = _count(backend, row, base.seq)

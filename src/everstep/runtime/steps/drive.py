@@ -143,8 +143,8 @@ async def start_step(ticket: Ticket, ways: Ways) -> Ended | None:
     if instead is not None:
         await ways.fresh(ticket, is_over=True)  # as on replay: it ends after other tasks had their turn
         return instead[0], None
-    if ticket.found is not None:
-        await ways.nap(ticket, remaining(ticket))
+    if ticket.found is not None and (wait := remaining(ticket)):
+        await ways.nap(ticket, wait)
     return None
 
 

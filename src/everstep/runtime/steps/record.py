@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from everstep.backends.contract.core import Commit, submit
 from everstep.clock import clock
-from everstep.codec.frame import unwrap
 from everstep.codec.values import decode, encode
 from everstep.errors import EverstepError, Interrupted, StepFailed, StoreClosed
 from everstep.runtime.engine.in_flight import Waiter
@@ -60,7 +59,7 @@ def _skip(ticket: Ticket) -> tuple[Any]:
     if ticket.options.transactional is not None:
         ticket.options.transactional.skip(ticket)
     letter = run.letters.waiting.pop(f"skip:{ticket.address}")
-    result = decode(unwrap(letter.body))
+    result = decode(run.store.framer.unwrap(letter.body))
     ticket.started = clock.now_us()
     mask = run.mask
     kept = result if mask is None else mask(result, f"result of {ticket.address}")

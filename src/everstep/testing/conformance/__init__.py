@@ -12,15 +12,19 @@ A test that also needs a capability which the backend lacks is skipped, and says
 
 from __future__ import annotations
 
-from everstep.testing.conformance.letters import FeedSuite, LettersSuite
-from everstep.testing.conformance.listing import CheckpointQuerySuite, RunQuerySuite
+from everstep.testing.conformance.audit import ManifestSuite, TombstonesSuite
+from everstep.testing.conformance.facts import FactsSuite
+from everstep.testing.conformance.feed import FeedSuite
+from everstep.testing.conformance.index import CheckpointQuerySuite, TagsSuite
+from everstep.testing.conformance.leases import FencingSuite, LeaseSuite
+from everstep.testing.conformance.mailbox import LettersSuite
 from everstep.testing.conformance.queues import QueuesSuite
-from everstep.testing.conformance.records import ChunksSuite, LocateSuite, RecordsSuite, TagsSuite
-from everstep.testing.conformance.runs import LifeSuite, ManifestSuite, RunsSuite
+from everstep.testing.conformance.reclaim import PruneSuite, SweepSuite
+from everstep.testing.conformance.records import ChunksSuite, LocateSuite, RecordsSuite
+from everstep.testing.conformance.runs import LifeSuite, RunQuerySuite, RunsSuite
 from everstep.testing.conformance.several_runs import SeveralRunsSuite
+from everstep.testing.conformance.submit import GroupCommitSuite
 from everstep.testing.conformance.suite import OpenHandle, Suite
-from everstep.testing.conformance.upkeep import FactsSuite, PruneSuite, SweepSuite, TombstonesSuite
-from everstep.testing.conformance.writers import FencingSuite, GroupCommitSuite, LeaseSuite
 
 __all__ = [
     "AuditSuite",

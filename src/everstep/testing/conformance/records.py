@@ -1,12 +1,11 @@
-"""What a run keeps: its chain of records, its chunks, the tags on its checkpoints."""
+"""What a run keeps: its chain of records, where its checkpoints stand, its chunks."""
 
 from __future__ import annotations
 
 import pytest
 
 from everstep.backends.contract.core import Backend, Commit
-from everstep.errors import NotFound
-from everstep.records import ZERO, Record, RunRow, Tag, record_fault
+from everstep.records import ZERO, Record, RunRow, record_fault
 from everstep.testing.conformance.suite import Suite
 from everstep.testing.rows import next_commit
 
@@ -27,7 +26,7 @@ class RecordsSuite(Suite):
         row = self.create(backend, checkpoints=4)
         before = ZERO
         for record in backend.records(row.id, 0, 99):
-            assert record_fault(before, record) is None
+            assert record_fault(before, record, row.key, backend.seal) is None
             before = record.digest
         assert before == row.head_digest
 
@@ -70,64 +69,6 @@ class RecordsSuite(Suite):
         assert len(backend.records(one.id, 0, 2**31 - 1)) == 3
         assert len(backend.records(two.id, 0, 2**31 - 1)) == 2
         assert backend.records("nobody", 0, 99) == []
-
-
-class ChunksSuite(Suite):
-    def test_chunks_come_back_and_missing_ones_are_left_out(self, backend: Backend) -> None:
-        row = self.advance(backend, self.create(backend), chunks=((b"a" * 32, b"A" * 9000), (b"b" * 32, b"")))
-        assert backend.chunks(row.family, [b"a" * 32, b"b" * 32, b"c" * 32]) == {b"a" * 32: b"A" * 9000, b"b" * 32: b""}
-        assert backend.families() == [row.family]
-        assert backend.chunk_sizes(row.family) == {b"a" * 32: 9000, b"b" * 32: 0}
-
-    def test_a_chunk_that_is_written_again_is_replaced_which_heals_it(self, backend: Backend) -> None:
-        row = self.advance(backend, self.create(backend), chunks=((b"a" * 32, b"first"),))
-        self.advance(backend, row, chunks=((b"a" * 32, b"second"),))
-        assert backend.chunks(row.family, [b"a" * 32]) == {b"a" * 32: b"second"}
-
-    def test_a_frame_never_gets_shorter(self, backend: Backend) -> None:
-        row = self.advance(backend, self.create(backend), chunks=((b"a" * 32, b"first"),))
-        self.advance(backend, row, chunks=((b"a" * 32, b"2nd"),))
-        assert backend.chunks(row.family, [b"a" * 32]) == {b"a" * 32: b"first"}
-
-    def test_families_share_nothing(self, backend: Backend) -> None:
-        row = self.advance(backend, self.create(backend), chunks=((b"a" * 32, b"mine"),))
-        other = self.create(backend)
-        assert backend.chunks(other.family, [b"a" * 32]) == {}
-        assert backend.chunks(row.family, []) == {}
-
-
-class TagsSuite(Suite):
-    def test_tags_of_checkpoint_records_become_tags(self, backend: Backend) -> None:
-        row = self.advance(backend, self.create(backend), tags=("b", "a"), at=7)
-        row = self.advance(backend, row, tags=("status-tag",), kind="status")
-        assert backend.tags(row.id) == [Tag.make(row.key, "a", 1, 7), Tag.make(row.key, "b", 1, 7)]
-
-    def test_a_tag_can_be_given_later_without_a_lease(self, backend: Backend) -> None:
-        row = self.create(backend, checkpoints=3)
-        backend.tag(Tag.make(row.key, "good", 2, 99), row.id)
-        assert backend.tags(row.id) == [Tag.make(row.key, "good", 2, 99)]
-        assert backend.run(row.id) == row
-
-    def test_a_tag_that_is_there_is_left_alone(self, backend: Backend) -> None:
-        row = self.create(backend, checkpoints=1)
-        backend.tag(Tag.make(row.key, "t", 1, 5), row.id)
-        before = backend.manifest()
-        backend.tag(Tag.make(row.key, "t", 1, 6), row.id)
-        assert backend.tags(row.id) == [Tag.make(row.key, "t", 1, 5)]
-        assert backend.manifest() == before
-
-    def test_what_does_not_exist_cannot_be_tagged(self, backend: Backend) -> None:
-        row = self.create(backend, checkpoints=1)
-        with pytest.raises(NotFound):
-            backend.tag(Tag.make(row.key, "t", 1, 5), "nobody")
-        with pytest.raises(NotFound):
-            backend.tag(Tag.make(row.key, "t", 2, 5), row.id)
-
-    def test_tags_are_ordered_by_name_and_number(self, backend: Backend) -> None:
-        row = self.create(backend, checkpoints=3)
-        for name, number in (("b", 1), ("a", 3), ("a", 1)):
-            backend.tag(Tag.make(row.key, name, number, 1), row.id)
-        assert [(t.name, t.number) for t in backend.tags(row.id)] == [("a", 1), ("a", 3), ("b", 1)]
 
 
 class LocateSuite(Suite):
@@ -177,3 +118,27 @@ class LocateSuite(Suite):
         assert [backend.locate(row.id, number, 0) for number in (0, 5, 99)] == [None] * 3
         assert backend.locate("nobody", 1) is None
         assert backend.locate(self.create(backend, "empty").id, 1, 0) is None
+
+
+class ChunksSuite(Suite):
+    def test_chunks_come_back_and_missing_ones_are_left_out(self, backend: Backend) -> None:
+        row = self.advance(backend, self.create(backend), chunks=((b"a" * 32, b"A" * 9000), (b"b" * 32, b"")))
+        assert backend.chunks(row.family, [b"a" * 32, b"b" * 32, b"c" * 32]) == {b"a" * 32: b"A" * 9000, b"b" * 32: b""}
+        assert backend.families() == [row.family]
+        assert backend.chunk_sizes(row.family) == {b"a" * 32: 9000, b"b" * 32: 0}
+
+    def test_a_chunk_that_is_written_again_is_replaced_which_heals_it(self, backend: Backend) -> None:
+        row = self.advance(backend, self.create(backend), chunks=((b"a" * 32, b"first"),))
+        self.advance(backend, row, chunks=((b"a" * 32, b"second"),))
+        assert backend.chunks(row.family, [b"a" * 32]) == {b"a" * 32: b"second"}
+
+    def test_a_frame_never_gets_shorter(self, backend: Backend) -> None:
+        row = self.advance(backend, self.create(backend), chunks=((b"a" * 32, b"first"),))
+        self.advance(backend, row, chunks=((b"a" * 32, b"2nd"),))
+        assert backend.chunks(row.family, [b"a" * 32]) == {b"a" * 32: b"first"}
+
+    def test_families_share_nothing(self, backend: Backend) -> None:
+        row = self.advance(backend, self.create(backend), chunks=((b"a" * 32, b"mine"),))
+        other = self.create(backend)
+        assert backend.chunks(other.family, [b"a" * 32]) == {}
+        assert backend.chunks(row.family, []) == {}

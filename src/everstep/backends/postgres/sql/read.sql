@@ -39,7 +39,7 @@ FROM {schema}.runs WHERE id = %s
 
 -- name: records
 -- A range of a chain; only some kinds, unless null; the newest first, so many of them.
-SELECT r.seq, r.kind, r.epoch, r.at, r.number, r.note, r.tags, r.meta, r.digest, r.body_digest, r.body
+SELECT r.seq, r.kind, r.epoch, r.at, r.number, r.note, r.tags, r.meta, r.own, r.labels, r.digest, r.body_digest, r.body
 FROM {schema}.records r WHERE r.run = (SELECT pk FROM {schema}.runs WHERE id = %s) AND r.seq BETWEEN %s AND %s
     AND (%s::text[] IS NULL OR r.kind = ANY (%s::text[])) ORDER BY r.seq DESC LIMIT %s
 
@@ -96,7 +96,7 @@ WITH entries AS MATERIALIZED (
     SELECT e.*, e.seq + greatest(0, %s - e.last + e.count) AS first, sum(least(e.count, e.last - %s)) OVER (ORDER BY e.last) AS upto FROM entries e
 )
 SELECT p.last - p.count + 1 + r.seq - p.seq, p.id, p.first, p.seq + p.count - 1, r.seq, r.kind, r.epoch, r.at, r.number, r.note, r.tags, r.meta,
-    r.digest, r.body_digest, r.body
+    r.own, r.labels, r.digest, r.body_digest, r.body
 FROM page p LEFT JOIN LATERAL (
     SELECT * FROM {schema}.records r WHERE r.run = p.run AND r.seq BETWEEN p.first AND p.seq + p.count - 1 ORDER BY r.seq LIMIT p.count
 ) r ON true
@@ -336,12 +336,12 @@ SELECT id FROM unnest(%s::text[]) AS asked (id) WHERE EXISTS (SELECT 1 FROM {sch
 
 -- name: records_of
 -- All records of some runs.
-SELECT run, seq, kind, epoch, at, number, note, tags, meta, digest, body_digest, body FROM {schema}.records
+SELECT run, seq, kind, epoch, at, number, note, tags, meta, own, labels, digest, body_digest, body FROM {schema}.records
 WHERE run = ANY (%s::bigint[]) ORDER BY run, seq
 
 -- name: heads_of
 -- The newest record of some runs, and whatever is behind it.
-SELECT r.run, r.seq, r.kind, r.epoch, r.at, r.number, r.note, r.tags, r.meta, r.digest, r.body_digest, r.body
+SELECT r.run, r.seq, r.kind, r.epoch, r.at, r.number, r.note, r.tags, r.meta, r.own, r.labels, r.digest, r.body_digest, r.body
 FROM unnest(%s::bigint[], %s::bigint[]) AS head (run, seq) JOIN {schema}.records r ON r.run = head.run AND r.seq BETWEEN head.seq AND head.seq + 1
 
 -- name: sizes_of
