@@ -22,7 +22,7 @@ IMPORT = ("--import", str(PROGRAMS))
 
 # Each command with what it must print: a pattern in what a pipe gets on stdout, one on stderr, and one on a terminal.
 TABLE: dict[str, tuple[tuple[str, ...], str, str, str]] = {
-    "init": ((), r"\A\Z", r"there is already .*store\.db", r"there is already"),
+    "init": ((), r"\A\Z", r"Already exists: .*store\.db", r"Already exists: "),
     "run": ((f"{PROGRAMS}:hello", "Ann", "--id", "h"), r"\Ahello Ann\n\Z", r"h: succeeded", r"h: succeeded\nhello Ann"),
     "runs": ((), rf"loop +succeeded .*{ISO}  chat, prod  a chat about tea", r"\A\Z", r"loop .* (?:now|ago)  chat, prod  a chat"),
     "show": (("loop",), rf"loop@6 +manual  {ISO}  add#5 +turn 6", r"\A\Z", r"loop@3 .* half +turn 3"),
@@ -618,7 +618,7 @@ def test_migrate_brings_an_old_store_up(empty: Shop, monkeypatch: pytest.MonkeyP
     before = place.read_bytes()
     said = empty.json("migrate", "--dry-run", "--store", "old.db")
     assert (said["from"], said["to"]) == (0, 1)
-    assert empty.call("migrate", "--dry-run", "--store", "old.db").ok().err == "format 0 would become format 1\n"
+    assert empty.call("migrate", "--dry-run", "--store", "old.db").ok().err == "Would migrate the store from format 0 to format 1.\n"
     assert place.read_bytes() == before
     done = empty.json("migrate", "--store", "old.db")
     assert (done["from"], done["to"]) == (0, 1)
