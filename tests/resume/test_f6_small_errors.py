@@ -83,6 +83,6 @@ def test_F6_a_result_that_cannot_be_stored_is_called_a_result(store: everstep.St
         return [object()]
 
     out = store.start(bad, id="r")
-    assert str(out.error).startswith("what the workflow returned[0] is a")
+    assert str(out.error).startswith("the workflow's result[0] is a")
     with store.run("l") as run, pytest.raises(Unstorable, match=r"result of look#0\[0\] is a"):
         run.step("look", lambda: [object()])

@@ -1,7 +1,7 @@
-"""Says in the store which workers there are: their queues, and their workflows with the versions of their code.
+"""Records in the store which workers exist: their queues, and their workflows with the versions of their code.
 
-A worker has one fact, `worker:ID/N`, from its first look for work until it stops. Whether it lives is told by its lease, as for runs: the
-fact of a worker that died is ignored at once, and any other worker removes it.
+A worker has one property, `worker:ID/N`, from its first look for work until it stops. Its lease decides whether it is alive, as for runs: the
+property of a dead worker is ignored at once, and any other worker removes it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _numbers = itertools.count(1)
 
 
 class Said(NamedTuple):
-    """What one worker says of itself. `workflows` maps each name to its version."""
+    """The record of one worker about itself. `workflows` maps each name to its version."""
 
     queues: list[str]
     concurrency: int
@@ -35,11 +35,11 @@ class Said(NamedTuple):
         try:
             return cls(**json.loads(text))
         except (ValueError, TypeError):
-            raise Damaged(f"the fact {name!r} of a worker cannot be read", remedy="Stop that worker and start it again.") from None
+            raise Damaged(f"the property {name!r} of a worker cannot be read", remedy="Stop that worker and start it again.") from None
 
 
 class Presence:
-    """What a worker keeps in the store about itself while it works."""
+    """The record that a worker keeps in the store about itself while it works."""
 
     def __init__(self, store: Host, queues: Sequence[str], concurrency: int, recover: bool):
         self._store = store
@@ -49,7 +49,7 @@ class Presence:
         self._attends = False
 
     def tell(self) -> None:
-        """Make known what this worker is and knows; writes only where that is new."""
+        """Record the worker's queues and workflows; writes only if they changed."""
         text = json.dumps(Said(*self._about, flows.versions())._asdict())
         if text != self._told:
             self._attend()
@@ -61,7 +61,7 @@ class Presence:
         self._attends = True
 
     def check(self) -> None:
-        """Now and then: say it again if others took this worker for dead while it was asleep, and forget workers that died."""
+        """Record this worker again if others took it for dead while its process was suspended, and remove the records of dead workers."""
         backend = self._store.backend
         facts = backend.facts(WORKER)
         alive = {worker.id for worker in backend.living()}
@@ -77,15 +77,15 @@ class Presence:
             return
         self._attends = False
         self._store.keeper.released()
-        with suppress(EverstepError):  # best effort: its lease ends, and others remove the fact
+        with suppress(EverstepError):  # best effort: its lease expires, and others remove the property
             self._store.backend.set_fact(self._name, None)
 
 
 def worker_in(name: str) -> str:
-    """The worker that a fact is about."""
+    """Return the id of the worker that a property describes."""
     return name.removeprefix(WORKER).rpartition("/")[0]
 
 
 def said_of(backend: Backend) -> list[tuple[str, Said]]:
-    """What each worker that has not stopped says of itself, with its id; also of those that died meanwhile."""
+    """Return the id and the record of each worker that has not stopped, including workers that died since."""
     return [(worker_in(name), Said.parse(name, text)) for name, text in backend.facts(WORKER).items()]

@@ -1,6 +1,6 @@
 """Runs that no live worker will take, and why. Reads only.
 
-A worker takes runs of its own queues, of workflows that it knows, and of its version if other code could contradict what is recorded (see
+A worker takes runs of its own queues, of workflows that it knows, and of its version if other code could contradict the recorded steps (see
 `store.driven`). Outside of queues it takes runs that wait or whose process died, unless it was started without `recover`.
 """
 
@@ -24,7 +24,7 @@ _LAST = (1 << 62) - 1
 
 
 class Stranded(Shape, frozen=True):
-    """A run that no live worker will take. `version` is that of the code that drove it last; `queue` is None outside of queues."""
+    """A run that no live worker will take. `version` is that of the code that last executed it; `queue` is None outside of queues."""
 
     run: str
     queue: str | None
@@ -55,7 +55,7 @@ def stranded(store: Host) -> list[Stranded]:
 
 
 def _queued(backend: Backend, alive: set[str]) -> Iterator[_Candidate]:
-    """The runs of queues that nobody drives, unless an operator paused them."""
+    """Yield the queued runs that no worker executes, except those that an operator paused."""
     for place in backend.places():
         if place.worker not in alive:
             row = backend.run(place.run)
@@ -68,7 +68,7 @@ def _is_paused(backend: Backend, place: Place) -> bool:
 
 
 def _outside(backend: Backend) -> Iterator[_Candidate]:
-    """The runs of workflows outside of queues that a worker would have to take: now, or when what they wait for has come."""
+    """Yield the runs of workflows outside of queues that need a worker: now, or when their wait ends."""
     failed = {run for run in backend.due(_LAST, outside=True) if any(letter.name == "retry" for letter in backend.letters(run))}
     rows = [row for status in (Status.RUNNING, Status.WAITING) for _, row in backend.runs(Query(status=status.value))]
     rows += [row for run in sorted(failed) if (row := backend.run(run)) is not None and row.status == Status.FAILED]
@@ -85,7 +85,7 @@ def _look_at(store: Host, candidate: _Candidate, workers: list[Said]) -> Strande
     try:
         said = beginning(store, verified(row, store.backend.seal))
         if "workflow" not in said:
-            return None  # a loop of a program's own, which no worker drives
+            return None  # opened with store.run(): no worker executes it
         before = driven(store.backend, row, said)
         version = before.version
         reason = _reason(candidate, workers, version, lambda mine: may_drive(before, has_begun(store.backend, row), mine))
@@ -95,7 +95,7 @@ def _look_at(store: Host, candidate: _Candidate, workers: list[Said]) -> Strande
 
 
 def _reason(candidate: _Candidate, workers: list[Said], version: str | None, fits: Callable[[str | None], bool]) -> str | None:
-    """Why no worker takes a run; None if one does."""
+    """Return why no worker takes a run; None if one does."""
     row, queue = candidate
     name = row.workflow or ""
     serving = [one for one in workers if (queue in one.queues if queue is not None else one.recover)]
@@ -108,4 +108,4 @@ def _reason(candidate: _Candidate, workers: list[Said], version: str | None, fit
     if any(fits(one.workflows[name]) for one in knowing):
         return None
     has = ", ".join(sorted({str(one.workflows[name]) for one in knowing}))
-    return f"it was driven by version {version} of {name!r}; live workers{where} have version {has}"
+    return f"version {version} of {name!r} executed it last; live workers{where} have version {has}"

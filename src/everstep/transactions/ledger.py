@@ -1,10 +1,10 @@
-"""A ledger in a database of the user's, opened by the address of that database. Each kind is imported when it is asked for.
+"""The table of step results in a user's database, opened by the address of that database. Each kind is imported when it is first needed.
 
     everstep_runs   (run, epoch, at)                           which attempt of a run may write: the fence
     everstep_steps  (run, address, epoch, at, content, digest) results of steps whose record the journal may lack
 
-A step's row is committed with the statements of its function; the journal's record follows. Whoever drives the run next finds the row
-where the record is missing. Rows go when the journal has the record; the fence stays, 50 bytes for each run.
+A step's row is committed with the statements of its function; the journal's record follows. If the record is missing, the next attempt at the
+run finds the row. Rows are deleted when the journal has the record; the fence stays, 50 bytes for each run.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ _lock = RLock()
 
 
 def address_of(place: object) -> str:
-    """The address that is meant: a URL of PostgreSQL, or the whole path of a SQLite file."""
+    """Return the address: a PostgreSQL URL, or the absolute path of a SQLite file."""
     if isinstance(place, os.PathLike):
         place = os.fspath(place)
     if not isinstance(place, str) or not place or place == ":memory:":
-        raise InvalidArgument(f"transactional={place!r:.60} is no database", remedy=_REMEDY)
+        raise InvalidArgument(f"transactional must be True or the address of a database, got {place!r:.60}", remedy=_REMEDY)
     if place.startswith(_POSTGRES):
         return place
     scheme, separator, rest = place.partition("://")
     if separator and scheme != "sqlite":
-        raise InvalidArgument(f"no transactional steps are possible in a database of {scheme}://", remedy=_REMEDY)
+        raise InvalidArgument(f"transactional must name a SQLite or PostgreSQL database, got {scheme}://", remedy=_REMEDY)
     if separator and (not rest.startswith("/") or len(rest) < 2):
-        raise InvalidArgument(f"{place!r:.60} names no file", remedy="Write sqlite:///relative.db or sqlite:////absolute.db.")
+        raise InvalidArgument(f"{place!r:.60} does not name a file", remedy="Write sqlite:///relative.db or sqlite:////absolute.db.")
     return str(Path(rest[1:] if separator else place).absolute())
 
 
-_REMEDY = "Give True for the database of the store, the path of a SQLite file, or postgresql://user@host/database."
+_REMEDY = "Pass True for the database of the store, the path of a SQLite file, or postgresql://user@host/database."
 
 
 def open_ledger(address: str) -> Ledger:
-    """The ledger at an address; one for each in a process."""
+    """Return the step results at an address; one object for each address in a process."""
     with _lock:
         if address not in _open:
             _open[address] = _made(address)
@@ -61,7 +61,7 @@ def _made(address: str) -> Ledger:
 
 
 def _in_child() -> None:
-    """Connections, and locks that a thread of the parent held, are not the child's."""
+    """Start empty in a forked child: it must not use the parent's connections, nor locks that a thread of the parent held."""
     global _lock
     _lock = RLock()
     _open.clear()
