@@ -762,8 +762,8 @@ def test_a_run_that_another_has_open_is_left_alone(store: everstep.Store, ways: 
     ({"tools": [5]}, "is no tool"),
     ({"tools": {"x": 5}}, "is no tool"),
     ({"budget": {"money": 5}}, "a budget has no"),
-    ({"retry": 3}, "is no Retry"),
-    ({"timeout": 0}, "timeout must be a number of seconds above 0, got 0"),
+    ({"retry": 3}, "retry must be an everstep.Retry, got 3"),
+    ({"timeout": 0}, "timeout must be a number of seconds greater than 0, got 0"),
     ({"approve": asyncio.sleep}, "is an async function"),
     ({"on_message": asyncio.sleep}, "is an async function"),
 ])  # fmt: skip

@@ -34,8 +34,8 @@ def test_F6_unwrap_of_a_run_without_a_result_has_a_code(store: everstep.Store) -
 CALLS: list[tuple[Callable[[Any], Any], str]] = [
     (lambda run: run.map(int, 5), "items must be an iterable, got 5"),
     (lambda run: run.map(5, [1]), "a step must be a function, got 5"),
-    (lambda run: run.step(), "run.step must get a function, got nothing"),
-    (lambda run: run.step("look"), "run.step must get a function, got only the name 'look'"),
+    (lambda run: run.step(), "run.step needs a function, got nothing"),
+    (lambda run: run.step("look"), "run.step needs a function, got only the name 'look'"),
     (lambda run: run.step("look", 5), "a step must be a function, got 5"),
     (lambda run: run.step(None), "a step must be a function, got None"),
 ]

@@ -66,7 +66,7 @@ def test_more_use_never_frees_a_budget(limit: int, used: int, more: int) -> None
 )
 def test_a_use_that_makes_no_sense_is_refused_and_nothing_is_added(use: dict[str, Any]) -> None:
     used = Used()
-    with pytest.raises(InvalidArgument, match=f"{next(iter(use))}="):
+    with pytest.raises(InvalidArgument, match=f"{next(iter(use))} must be"):
         used.add(**{"seconds": 1, "steps": 1, "tokens": 1, "cost": 1, **use})
     assert used == Used()
 

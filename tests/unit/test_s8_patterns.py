@@ -81,7 +81,7 @@ def test_S8_a_pattern_that_cannot_be_followed_is_refused_when_the_gate_is_made(p
 def test_S8_the_steps_of_all_patterns_of_an_answer_are_counted_together() -> None:
     schema = to_schema({"items": {"pattern": r"(?=(.*x){2}y)z|q"}})
     began = time.process_time()
-    assert "takes too long" in str(check(schema, ["x" * 1000] * 10_000))
+    assert "takes too many steps" in str(check(schema, ["x" * 1000] * 10_000))
     assert time.process_time() - began < 15
 
 

@@ -148,7 +148,7 @@ def _as_step(store: Host, order: Order, id: str | None, here: Frame) -> Enqueued
 
 
 class Queue(Shape, frozen=True):
-    """What is in a queue: how many runs are ready, are due later, wait for something, are running; since when the oldest has been ready; how
+    """The content of a queue: how many runs are ready, are due later, wait for something, are running; since when the oldest has been ready; how
     many were taken, ended, failed and freed from dead workers in the last `minutes`; and the limits of the queue."""
 
     name: str

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Account:
-    """What a run may use and has used. `below` is what its children used; of their seconds, those in which this run did not execute them itself."""
+    """The limits and the use of a run. `below` is what its children used; of their seconds, those in which this run did not execute them itself."""
 
     def __init__(
         self, run: str, played: Replay, began: float, budget: Budget | None = None, timeout: float | None = None, caller: Account | None = None

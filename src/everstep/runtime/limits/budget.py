@@ -17,7 +17,7 @@ _ROUNDING = 1e-9  # ten costs of 0.1 add up to 0.9999999999999999, which must us
 
 
 class Used(Shape):
-    """What a run has used. Not thread-safe."""
+    """The amounts that a run has used. Not thread-safe."""
 
     seconds: float = 0.0
     steps: int = 0
@@ -40,7 +40,7 @@ class Used(Shape):
 
 
 class Budget(Shape, frozen=True):
-    """What a run may use, over all its attempts; None means no limit.
+    """The amounts that a run may use, over all its attempts; None means no limit.
 
     When a limit is reached, no further step begins: with `steps=5` there is no sixth step, with `tokens=1000` none begins once 1,000 are
     used. A step's use is known only when it ends, so the sum of tokens, cost or seconds can exceed its limit by the use of the running steps.
