@@ -15,10 +15,10 @@ from everstep.codec.values import decode
 from everstep.errors import InvalidArgument, NotFound, Waiting
 from everstep.fields import Shape
 from everstep.records import Letter, RunRow, Status
-from everstep.runtime.driving_store import Host
 from everstep.runtime.engine.context import Frame, frame
+from everstep.runtime.engine_store import Host
 from everstep.runtime.outcome import Outcome, recorded
-from everstep.runtime.waits.wake_callers import ask_to_be_told
+from everstep.runtime.waits.wake_callers import request_wakeup
 from everstep.store.journal.failures import rebuilt
 from everstep.store.refs import find_run
 
@@ -84,7 +84,7 @@ def _register(store: Host, run: Attempt, id: str) -> RunRow | None:
     row = store.backend.run(id)
     if row is not None and not is_over(store, id):
         try:
-            ask_to_be_told(store.backend, store.framer, run.live()[0], row)
+            request_wakeup(store.backend, store.framer, run.live()[0], row)
         except NotFound:  # the run was deleted since it was read
             return None
     return row

@@ -13,9 +13,9 @@ from everstep.fields import Shape
 from everstep.ids import check_id, new_id
 from everstep.queues.enqueue import Enqueued, Order, commit_of, order_of, place, refuse_other_run
 from everstep.runtime.child import child_id
-from everstep.runtime.driving_store import Host
 from everstep.runtime.engine.attempt import Attempt
 from everstep.runtime.engine.context import Frame, frame
+from everstep.runtime.engine_store import Host
 from everstep.store.refs import find_run
 
 MOST = 10_000

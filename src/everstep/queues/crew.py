@@ -60,7 +60,7 @@ class LoopThread:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._closing = False
         self._asked = 0.0  # when the loop was asked to answer; 0 while no answer is pending
-        self._told = False
+        self._reported = False
         self._thread = threading.Thread(target=self._serve, name="everstep-loop", daemon=True)
         self._thread.start()
 
@@ -85,13 +85,13 @@ class LoopThread:
         if not self._asked:
             self._asked = now
             self._loop.call_soon_threadsafe(self._answer)
-        elif now - self._asked > BLOCKED_SECONDS and not self._told:
-            self._told = True
+        elif now - self._asked > BLOCKED_SECONDS and not self._reported:
+            self._reported = True
             return self._where()
         return None
 
     def _answer(self) -> None:
-        self._asked, self._told = 0.0, False
+        self._asked, self._reported = 0.0, False
 
     def _where(self) -> str:
         """Return the innermost line that the loop's thread is executing, outside of the standard library if there is one."""

@@ -21,11 +21,11 @@ from everstep.queues import awaiting
 from everstep.records import Letter, RunRow, Status
 from everstep.runtime import workflow as flows
 from everstep.runtime.child import child_id
-from everstep.runtime.driving_store import Host
 from everstep.runtime.engine import owner
 from everstep.runtime.engine.attempt import Attempt
 from everstep.runtime.engine.context import Frame, frame
 from everstep.runtime.engine.store_trouble import TROUBLE
+from everstep.runtime.engine_store import Host
 from everstep.runtime.outcome import Outcome
 from everstep.store.query import check_text, to_meta
 from everstep.store.refs import find_run

@@ -7,9 +7,9 @@ from datetime import datetime
 
 from everstep.backends.contract.core import Query
 from everstep.fields import Shape
-from everstep.queues.presence import Said, said_of
+from everstep.queues.presence import WorkerRecord, worker_records
 from everstep.records import Status
-from everstep.runtime.driving_store import Host
+from everstep.runtime.engine_store import Host
 from everstep.store.views import when
 
 
@@ -37,8 +37,8 @@ class LiveWorker(Shape, frozen=True):
 
 def workers(store: Host) -> list[LiveWorker]:
     backend = store.backend
-    said: dict[str, list[Said]] = defaultdict(list)
-    for id, one in said_of(backend):
+    said: dict[str, list[WorkerRecord]] = defaultdict(list)
+    for id, one in worker_records(backend):
         said[id].append(one)
     held: dict[str, list[str]] = defaultdict(list)
     for status in (Status.RUNNING, Status.QUEUED):  # a run that was just claimed still has the status queued

@@ -24,7 +24,7 @@ from everstep.codec.values import decode, encode
 from everstep.errors import Damaged, EverstepError, InvalidArgument, RunExists, StoreBusy, Unstorable
 from everstep.fields import Shape
 from everstep.queues.enqueue import Order, place
-from everstep.runtime.driving_store import Host
+from everstep.runtime.engine_store import Host
 
 _TABLE = (
     "CREATE TABLE IF NOT EXISTS everstep_orders (number INTEGER PRIMARY KEY, run TEXT NOT NULL, body BLOB NOT NULL, digest BLOB NOT NULL)"

@@ -15,13 +15,13 @@ from typing import NamedTuple
 from everstep.backends.contract.core import Backend
 from everstep.errors import Damaged, EverstepError
 from everstep.runtime import workflow as flows
-from everstep.runtime.driving_store import Host
+from everstep.runtime.engine_store import Host
 
 WORKER = "worker:"
 _numbers = itertools.count(1)
 
 
-class Said(NamedTuple):
+class WorkerRecord(NamedTuple):
     """The record of one worker about itself. `workflows` maps each name to its version."""
 
     queues: list[str]
@@ -31,7 +31,7 @@ class Said(NamedTuple):
     workflows: dict[str, str | None]
 
     @classmethod
-    def parse(cls, name: str, text: str) -> Said:
+    def parse(cls, name: str, text: str) -> WorkerRecord:
         try:
             return cls(**json.loads(text))
         except (ValueError, TypeError):
@@ -45,16 +45,16 @@ class Presence:
         self._store = store
         self._about = (list(queues), concurrency, recover, store.keeper.ttl)
         self._name = f"{WORKER}{store.keeper.worker.id}/{next(_numbers)}"
-        self._told: str | None = None
+        self._written: str | None = None
         self._attends = False
 
-    def tell(self) -> None:
+    def record(self) -> None:
         """Record the worker's queues and workflows; writes only if they changed."""
-        text = json.dumps(Said(*self._about, flows.versions())._asdict())
-        if text != self._told:
+        text = json.dumps(WorkerRecord(*self._about, flows.versions())._asdict())
+        if text != self._written:
             self._attend()
             self._store.backend.set_fact(self._name, text)
-            self._told = text
+            self._written = text
 
     def _attend(self) -> None:
         self._store.keeper.attend(again=self._attends)
@@ -66,8 +66,8 @@ class Presence:
         facts = backend.facts(WORKER)
         alive = {worker.id for worker in backend.living()}
         if self._name not in facts or self._store.keeper.worker.id not in alive:
-            self._told = None
-            self.tell()
+            self._written = None
+            self.record()
         for name in facts:
             if name != self._name and worker_in(name) not in alive:
                 backend.set_fact(name, None)
@@ -86,6 +86,6 @@ def worker_in(name: str) -> str:
     return name.removeprefix(WORKER).rpartition("/")[0]
 
 
-def said_of(backend: Backend) -> list[tuple[str, Said]]:
+def worker_records(backend: Backend) -> list[tuple[str, WorkerRecord]]:
     """Return the id and the record of each worker that has not stopped, including workers that died since."""
-    return [(worker_in(name), Said.parse(name, text)) for name, text in backend.facts(WORKER).items()]
+    return [(worker_in(name), WorkerRecord.parse(name, text)) for name, text in backend.facts(WORKER).items()]

@@ -23,7 +23,7 @@ from everstep.fields import Shape
 from everstep.ids import check_tag
 from everstep.queues import enqueue as queueing
 from everstep.runtime import workflow as flows
-from everstep.runtime.driving_store import Host
+from everstep.runtime.engine_store import Host
 
 Missed = Literal["once", "skip", "all"]
 PREFIX, FIRED = "schedule:", "fired:"

@@ -13,9 +13,9 @@ from everstep.backends.contract.core import Backend, Query
 from everstep.backends.contract.queues import Place
 from everstep.errors import EverstepError
 from everstep.fields import Shape
-from everstep.queues.presence import Said, said_of
+from everstep.queues.presence import WorkerRecord, worker_records
 from everstep.records import RunRow, Status
-from everstep.runtime.driving_store import Host
+from everstep.runtime.engine_store import Host
 from everstep.runtime.workflow import beginning
 from everstep.store.journal.driven import driven, has_begun, may_drive
 from everstep.store.refs import verified
@@ -45,7 +45,7 @@ class _Candidate(NamedTuple):
 def stranded(store: Host) -> list[Stranded]:
     backend = store.backend
     alive = {worker.id for worker in backend.living()}
-    workers = [said for worker, said in said_of(backend) if worker in alive]
+    workers = [said for worker, said in worker_records(backend) if worker in alive]
     found: list[Stranded] = []
     for candidate in [*_queued(backend, alive), *_outside(backend)]:
         one = _look_at(store, candidate, workers)
@@ -79,7 +79,7 @@ def _outside(backend: Backend) -> Iterator[_Candidate]:
             yield _Candidate(row, None)
 
 
-def _look_at(store: Host, candidate: _Candidate, workers: list[Said]) -> Stranded | None:
+def _look_at(store: Host, candidate: _Candidate, workers: list[WorkerRecord]) -> Stranded | None:
     row, queue = candidate
     version = None
     try:
@@ -94,7 +94,7 @@ def _look_at(store: Host, candidate: _Candidate, workers: list[Said]) -> Strande
     return None if reason is None else Stranded(row.id, queue, row.workflow, version, row.status, reason)
 
 
-def _reason(candidate: _Candidate, workers: list[Said], version: str | None, fits: Callable[[str | None], bool]) -> str | None:
+def _reason(candidate: _Candidate, workers: list[WorkerRecord], version: str | None, fits: Callable[[str | None], bool]) -> str | None:
     """Return why no worker takes a run; None if one does."""
     row, queue = candidate
     name = row.workflow or ""

@@ -44,9 +44,9 @@ from everstep.queues.enqueue import DEFAULT, check_queue
 from everstep.queues.presence import Presence
 from everstep.records import RunRow, Status
 from everstep.runtime import workflow as flows
-from everstep.runtime.driving_store import Host
+from everstep.runtime.engine_store import Host
 from everstep.runtime.limits import signals
-from everstep.runtime.limits.deaths import DEAD, MAX_DEATHS, counted, give_back, recorded_deaths
+from everstep.runtime.limits.deaths import DEAD, MAX_DEATHS, counted, recorded_deaths, release_claimed
 from everstep.runtime.outcome import Outcome
 from everstep.runtime.waits import control
 from everstep.store.queue_places import restore_places
@@ -60,7 +60,7 @@ _LONGEST_PAUSE = 60.0
 _READ_AGAIN = 3
 _GRACE_SECONDS = 5.0  # longer than the pause between two renewals of a lease
 
-Told = Callable[[dict[str, Any]], None]
+Listener = Callable[[dict[str, Any]], None]
 Prepare = Callable[[], Any]  # reads what an attempt needs, and returns the attempt
 
 
@@ -71,7 +71,7 @@ class Job(Shape):
     workflow: str | None
     queue: str | None
     attempt: Any = None
-    told_to_stop: bool = False
+    asked_to_stop: bool = False
     began: float = field(default_factory=time.monotonic)
 
 
@@ -101,7 +101,7 @@ class Worker:
         recover: bool = True,
         max_deaths: int = MAX_DEATHS,
         orders_in: Sequence[str | os.PathLike[str]] = (),
-        tell: Told | None = None,
+        tell: Listener | None = None,
     ):
         if isinstance(queues, str) or not queues:
             raise InvalidArgument(f"queues must be a list of names, got {queues!r:.60}", remedy='Give at least one name: ["default"].')
@@ -119,7 +119,7 @@ class Worker:
         self._orders_in = list(orders_in)
         self._tell = tell or (lambda _: None)
         self._bell = Bell()
-        self._ear = signals.Ear()
+        self._stop_flag = signals.StopFlag()
         self._lock = threading.Lock()
         self._left: dict[str, float] = {}  # runs that this worker cannot execute, and until when it does not ask for them
         self._unfit: dict[str, str] = {}  # schedules that cannot be fired, and why
@@ -129,7 +129,7 @@ class Worker:
         self._looked = self._orphans = self._checked = 0.0
         self._lenient_until = 0.0  # after an outage: until then, workers that could not renew their leases are not taken for dead
         self._presence = Presence(store, self.queues, concurrency, recover)
-        self._heard: int | None = None  # a signal that was not reported yet
+        self._signal: int | None = None  # a signal that was not reported yet
 
     def run(self, until_idle: bool = False) -> None:
         """Work until `stop` is called; with `until_idle`, until no run is left that this worker could execute.
@@ -139,43 +139,43 @@ class Worker:
         Raises StoreFailed when the disk failed under a SQLite store, which this process can then no longer write: open the store again.
         """
         silence = self._store.backend.bell(self._bell.ring)
-        restored = self._restore_places()
+        restored = self._restore_entries()
         about = {"restored": restored} if restored else {}
-        self._say("started", worker=self._store.keeper.worker.id, queues=self.queues, concurrency=self.concurrency, **about)
+        self._report("started", worker=self._store.keeper.worker.id, queues=self.queues, concurrency=self.concurrency, **about)
         try:
-            with self._hearing_signals(), Crew(self.concurrency) as crew:
+            with self._handling_signals(), Crew(self.concurrency) as crew:
                 self._loop(crew, until_idle)
         finally:
             silence()
             self._presence.end()
-            self._tell_of_signal()
-            self._say("stopped")
+            self._report_signal()
+            self._report("stopped")
 
     def stop(self, number: int = signal.SIGTERM) -> None:
         """Take no new runs, and stop each run at the end of its step; other workers resume it at once."""
         self.stopping = True
-        self._ear.heard = self._ear.heard or number
+        self._stop_flag.signal = self._stop_flag.signal or number
         self._bell.ring()
 
-    def _restore_places(self) -> list[str]:
+    def _restore_entries(self) -> list[str]:
         """Restore lost queue entries before taking any run. The worker also starts if the store cannot be reached now."""
         try:
             return restore_places(self._store.backend)
         except EverstepError as error:
-            self._say("trouble", error=str(error), code=error.code)
+            self._report("trouble", error=str(error), code=error.code)
             return []
 
     def _loop(self, crew: Crew, until_idle: bool) -> None:
         while True:
             self._bell.clear()
-            self._tell_of_signal()
+            self._report_signal()
             busy = True
             try:
                 busy = self._work(crew) or (until_idle and self._has_more(crew))
             except StoreClosed:
                 raise
             except EverstepError as error:  # the store may be back soon, and nothing is lost in the meantime
-                self._say("trouble", error=str(error), code=error.code)
+                self._report("trouble", error=str(error), code=error.code)
                 self._end_if_hopeless(error)
                 self._bell.wait(LOOK_SECONDS)
             if not self.jobs and (self.stopping or (until_idle and not busy)):
@@ -208,8 +208,8 @@ class Worker:
     def _stop_idle(self) -> None:
         """Stop async runs that are not in a step: they have nothing to finish."""
         for job in list(self.jobs.values()):
-            if job.attempt is not None and not job.told_to_stop:
-                job.told_to_stop = True
+            if job.attempt is not None and not job.asked_to_stop:
+                job.asked_to_stop = True
                 signals.stop_idle(job.attempt.run)
 
     def _has_more(self, crew: Crew) -> bool:
@@ -243,12 +243,12 @@ class Worker:
         """Leave a run to an idle worker, or to this one when it is idle."""
         self._left[claimed.run] = time.monotonic() + LOOK_SECONDS
         self._store.keeper.released()
-        give_back(self._store, claimed)
+        release_claimed(self._store, claimed)
 
     def _submit(self, crew: Crew, job: Job, prepare: Prepare, **about: Any) -> None:
         self.jobs[job.run] = job
         said = {name: value for name, value in about.items() if value is not None}
-        self._say("taken", run=job.run, workflow=job.workflow, queue=job.queue, **said)
+        self._report("taken", run=job.run, workflow=job.workflow, queue=job.queue, **said)
         flow = flows.by_name(job.workflow or "")
         if flow is not None and flow.is_async:
             crew.task(self._drive_task, job, prepare)
@@ -257,7 +257,7 @@ class Worker:
 
     def _drive(self, job: Job, prepare: Prepare) -> None:
         """Execute a run in this thread."""
-        signals.ear.set(self._ear)
+        signals.stop_flag.set(self._stop_flag)
         outcome, problem = None, None
         try:
             attempt = job.attempt = prepare()
@@ -268,7 +268,7 @@ class Worker:
 
     async def _drive_task(self, job: Job, prepare: Prepare) -> None:
         """Execute a run in this task."""
-        signals.ear.set(self._ear)
+        signals.stop_flag.set(self._stop_flag)
         outcome, problem = None, None
         try:
             attempt = job.attempt = await offload(prepare)
@@ -315,7 +315,7 @@ class Worker:
         if outcome.reason == DEAD:
             self.counts.dead += 1
             error = outcome.error.message if isinstance(outcome.error, EverstepError) else str(outcome.error)
-            self._say("dead-letter", run=job.run, workflow=job.workflow, deaths=outcome.report.deaths, error=error)
+            self._report("dead-letter", run=job.run, workflow=job.workflow, deaths=outcome.report.deaths, error=error)
             return
         name = outcome.status if outcome.status in ("succeeded", "failed", "waiting", "cancelled") else "given_back"
         said = {} if outcome.error is None else {"error": f"{type(outcome.error).__qualname__}: {outcome.error}"}
@@ -333,7 +333,7 @@ class Worker:
         self._looked = now
         where = crew.blocked()
         if where is not None:
-            self._say("blocked", where=where)
+            self._report("blocked", where=where)
         backend = self._store.backend
         for run in [run for run, until in self._left.items() if until < now]:
             del self._left[run]
@@ -341,8 +341,8 @@ class Worker:
         lenient = now < self._lenient_until
         freed = 0 if lenient else backend.free()
         if freed:
-            self._say("freed", runs=freed)
-        self._give_back_unknown()
+            self._report("freed", runs=freed)
+        self._release_unknown()
         self._fire()
         if self._recover:
             self._wake(crew)
@@ -351,7 +351,7 @@ class Worker:
                 self._adopt(crew)
 
     def _be_present(self, now: float) -> None:
-        self._presence.tell()
+        self._presence.record()
         if now - self._checked >= ORPHANS_SECONDS:
             self._checked = now
             self._presence.check()
@@ -361,22 +361,22 @@ class Worker:
         unfit: dict[str, str] = {}
         for fired in schedules.fire(self._store, clock.now_us()):
             if fired.error is None:
-                self._say("fired", schedule=fired.schedule, run=fired.run)
+                self._report("fired", schedule=fired.schedule, run=fired.run)
                 continue
             unfit[fired.schedule] = error = f"schedule {fired.schedule!r} cannot be fired: {fired.error}"
             if self._unfit.get(fired.schedule) != error:
-                self._say("trouble", error=error, code=fired.error.code)
+                self._report("trouble", error=error, code=fired.error.code)
         self._unfit = unfit
 
     def _carry_out_orders(self) -> None:
         """Make runs from the orders that users left in their own transactions."""
         for done in outbox.carry_out(self._store, self._orders_in):
             if done.error is None:
-                self._say("ordered", run=done.run)
+                self._report("ordered", run=done.run)
             else:
-                self._say("refused", run=done.run, error=str(done.error), code=done.error.code)
+                self._report("refused", run=done.run, error=str(done.error), code=done.error.code)
 
-    def _give_back_unknown(self) -> None:
+    def _release_unknown(self) -> None:
         """Release runs that this worker holds without knowing: the answer to a claim may have been lost with its connection."""
         for row in self._store.keeper.unknown():
             self._store.keeper.release(row)
@@ -421,7 +421,7 @@ class Worker:
         """Skip a run that this worker cannot execute for a while: another worker may know its workflow."""
         self._broken.pop(run, None)
         self._left[run] = time.monotonic() + _FORGET_SECONDS
-        self._say("left", run=run, reason=reason)
+        self._report("left", run=run, reason=reason)
 
     def _nap(self) -> float:
         """Return how many seconds there is nothing to do unless the bell rings."""
@@ -437,35 +437,35 @@ class Worker:
     def _count(self, name: str, job: Job, what: str, **said: Any) -> None:
         with self._lock:
             setattr(self.counts, name, getattr(self.counts, name) + 1)
-        self._say(what, run=job.run, workflow=job.workflow, queue=job.queue, seconds=round(time.monotonic() - job.began, 3), **said)
+        self._report(what, run=job.run, workflow=job.workflow, queue=job.queue, seconds=round(time.monotonic() - job.began, 3), **said)
 
-    def _say(self, what: str, **said: Any) -> None:
+    def _report(self, what: str, **said: Any) -> None:
         """Report an event. If the listener fails, the worker continues and reports the next event to it all the same."""
         try:
             self._tell({"event": what, "at": clock.now_us(), **said})
         except Exception as error:  # noqa: BLE001 - the listener's own failure
             warnings.warn(f"tell raised {type(error).__qualname__} for the worker event {what!r}: {error}", stacklevel=2)
 
-    def _tell_of_signal(self) -> None:
+    def _report_signal(self) -> None:
         """Report a signal. Not done in the handler: it interrupts the main thread anywhere, also while it reports an event."""
-        number, self._heard = self._heard, None
+        number, self._signal = self._signal, None
         if number is not None:
-            self._say("stopping", signal=signal.Signals(number).name, runs=len(self.jobs))
+            self._report("stopping", signal=signal.Signals(number).name, runs=len(self.jobs))
 
     @contextmanager
-    def _hearing_signals(self) -> Iterator[None]:
+    def _handling_signals(self) -> Iterator[None]:
         """Handle signals: the first one drains the worker, the second one ends the process, whose runs are taken over as after a crash."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
 
-        def heard(number: int, stack: Any) -> None:
+        def handle(number: int, stack: Any) -> None:
             if self.stopping:
                 os._exit(128 + number)
-            self._heard = number
+            self._signal = number
             self.stop(number)
 
-        before = {number: signal.signal(number, heard) for number in (signal.SIGINT, signal.SIGTERM)}
+        before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             yield
         finally:

@@ -27,8 +27,8 @@ from everstep.store.views import Checkpoint
 from everstep.threads.offload import offload
 
 if TYPE_CHECKING:
-    from everstep.runtime.driving_store import Host
     from everstep.runtime.engine.attempt import Attempt
+    from everstep.runtime.engine_store import Host
     from everstep.runtime.steps.open_step import AsyncOpenStep
 
 _MOST_SECONDS = 5.0  # a cancelled task waits at most this long for the thread that opens or closes its run
@@ -84,7 +84,7 @@ class AsyncRun:
             for _ in range(TURNS):  # let tasks that the program cancelled record their cancellation
                 await asyncio.sleep(0)
         run.leaving()
-        error = signals.told(run, problem[1])
+        error = signals.error_of(run, problem[1])
         if _get_running_loop() is None:  # a coroutine that was garbage-collected after its loop had ended
             abandoned.leave(run, error, leave_attempt)
             owner.leave(run.root)

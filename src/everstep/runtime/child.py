@@ -16,9 +16,9 @@ from everstep.errors import (
 )  # fmt: skip
 from everstep.fields import replace
 from everstep.records import CHILD, Kind, RunRow, Status
-from everstep.runtime.driving_store import Host
 from everstep.runtime.engine.context import Frame, frame
 from everstep.runtime.engine.store_trouble import TROUBLE
+from everstep.runtime.engine_store import Host
 from everstep.runtime.limits.deaths import is_buried
 from everstep.runtime.outcome import Outcome, recorded
 from everstep.runtime.steps.lookup import given_again

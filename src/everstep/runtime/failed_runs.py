@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from everstep.clock import clock
 from everstep.errors import InvalidArgument
 from everstep.records import Status
-from everstep.runtime.driving_store import Host
+from everstep.runtime.engine_store import Host
 from everstep.runtime.waits import control
 from everstep.runtime.workflow import beginning
 from everstep.store.query import list_runs, make_query

@@ -88,11 +88,11 @@ class Observers:
             self._tell(observer, "end", span)
 
     def _tell(self, observer: Any, name: str, span: Span) -> None:
-        told = getattr(observer, name, None)
-        if told is None:
+        method = getattr(observer, name, None)
+        if method is None:
             return
         try:
-            told(span)
+            method(span)
         except Exception as error:  # noqa: BLE001 - it must not harm the run
             self._report(observer, name, error)
 

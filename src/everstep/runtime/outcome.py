@@ -8,10 +8,10 @@ from everstep.backends.contract.core import Query
 from everstep.errors import NoResult
 from everstep.fields import Shape, field
 from everstep.records import CHILD, Kind, RunRow, Status
-from everstep.runtime.driving_store import Host
-from everstep.runtime.engine.letters import told
+from everstep.runtime.engine.letters import request_in
 from everstep.runtime.engine.letters import verified as verified_letter
 from everstep.runtime.engine.replay import content, whole
+from everstep.runtime.engine_store import Host
 from everstep.runtime.report import Report
 from everstep.store.gates import Gate, open_gates
 from everstep.store.journal.entries import RUNNING
@@ -90,7 +90,7 @@ def _changed_since(store: Host, row: RunRow) -> str | None:
     """Return why a run waits, if its status record is outdated: it was paused later, or its answer has arrived."""
     letters = {letter.name: letter for letter in store.backend.letters(row.id)}
     if "pause" in letters:
-        return told(verified_letter(row, letters["pause"], store.backend.seal), store.framer)
+        return request_in(verified_letter(row, letters["pause"], store.backend.seal), store.framer)
     if not any(name.startswith("answer:") for name in letters):
         return None
     come = [gate.address for gate in open_gates(store.backend, row) if f"answer:{gate.address}" in letters]

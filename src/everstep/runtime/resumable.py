@@ -8,7 +8,7 @@ from everstep.errors import EverstepError
 from everstep.fields import Shape, field
 from everstep.records import CHILD, RunRow, Status
 from everstep.runtime import workflow
-from everstep.runtime.driving_store import Host
+from everstep.runtime.engine_store import Host
 from everstep.runtime.outcome import waited_for
 from everstep.store.load import checked_from, load
 from everstep.store.refs import find_run

@@ -35,8 +35,8 @@ from everstep.store.views import Checkpoint, when
 from everstep.threads.guard import inside
 
 if TYPE_CHECKING:
-    from everstep.runtime.driving_store import Host
     from everstep.runtime.engine.leases import Keeper
+    from everstep.runtime.engine_store import Host
     from everstep.runtime.steps.open_step import OpenStep
 
 
@@ -217,13 +217,13 @@ class Run:
     def emit(self, name: str, **data: Any) -> None:
         """Write your own event to the journal, with the next commit; policies, hooks and the store's events name it `custom:name`."""
         check_name(name)
-        self._say(f"custom:{name}", data)
+        self._record_event(f"custom:{name}", data)
 
     def milestone(self, name: str, note: str | None = None) -> None:
         """Report that a milestone was reached; a policy `on("milestone")` makes a checkpoint of it."""
-        self._say("milestone", {"milestone": name, "note": note})
+        self._record_event("milestone", {"milestone": name, "note": note})
 
-    def _say(self, event: str, data: dict[str, Any]) -> None:
+    def _record_event(self, event: str, data: dict[str, Any]) -> None:
         """Record an event of the program. A replayed event is not recorded twice."""
         run = self._attempt
         run.live()
@@ -261,7 +261,7 @@ class Run:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         run = self._attempt
         run.leaving()
-        error = signals.told(run, error)
+        error = signals.error_of(run, error)
         if inside():  # a generator that was garbage-collected in the middle of a save
             abandoned.leave(run, error, leave_attempt)
             owner.leave(run.root)

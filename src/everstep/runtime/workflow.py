@@ -38,17 +38,17 @@ from everstep.errors import (
 )  # fmt: skip
 from everstep.ids import check_id, new_id
 from everstep.records import Kind, RunRow, Status
-from everstep.runtime.driving_store import Host
 from everstep.runtime.engine.attempt import Attempt
 from everstep.runtime.engine.finish import end_of, stopped_by
 from everstep.runtime.engine.options import Mode, Replay, check_limits
 from everstep.runtime.engine.owner import place
 from everstep.runtime.engine.replay import content, republish
 from everstep.runtime.engine.store_trouble import TROUBLE
+from everstep.runtime.engine_store import Host
 from everstep.runtime.hooks import Hooks
 from everstep.runtime.limits import signals
 from everstep.runtime.limits.budget import Budget
-from everstep.runtime.limits.deaths import DEAD, MAX_DEATHS, give_back
+from everstep.runtime.limits.deaths import DEAD, MAX_DEATHS, release_claimed
 from everstep.runtime.limits.policy import Policy
 from everstep.runtime.outcome import DIFFERS, Outcome, recorded
 from everstep.runtime.run import Run, attempt_of, give_result
@@ -370,7 +370,7 @@ def take_up(store: Host, claimed: Claimed, max_deaths: int = MAX_DEATHS) -> Work
         return WorkflowAttempt(store, flow, row.id, args, kwargs, {"held": claimed, "max_deaths": max_deaths}, changed)
     except BaseException:
         store.keeper.released()
-        give_back(store, claimed)
+        release_claimed(store, claimed)
         raise
 
 
@@ -543,8 +543,8 @@ class WorkflowAttempt:
 
     def _problem(self, problem: BaseException) -> BaseException | None:
         """Return the error that a workflow ended with. In a worker, an attempt to end the process becomes an error: it has other runs."""
-        error = signals.told(self.run, stopped_by(problem))
-        if self.run.ear is None or isinstance(error, (Exception, Suspended)):
+        error = signals.error_of(self.run, stopped_by(problem))
+        if self.run.stop_flag is None or isinstance(error, (Exception, Suspended)):
             return error
         made = ExitInWorkflow(f"the workflow {self._flow.name!r} tried to end its worker ({type(error).__name__}: {error})")
         made.__cause__ = error
@@ -601,13 +601,13 @@ class WorkflowAttempt:
 
 def resumable(run: str, failure: EverstepError) -> EverstepError:
     """Return the error of the store with a remedy for this run. A copy: others may have the same error object."""
-    told = copy(failure)
+    shown = copy(failure)
     if isinstance(failure, StoreError):
-        told.remedy = (
+        shown.remedy = (
             f"Run {run!r} did not fail: no end was recorded. When the store works again, store.resume({run!r}) continues after the last "
             "recorded step; a step whose result could not be recorded runs again, with the same step_key. A worker resumes it automatically."
         )
-    return told
+    return shown
 
 
 def _exit(run: Run, error: BaseException | None) -> BaseException | None:

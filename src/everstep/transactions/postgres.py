@@ -51,7 +51,7 @@ _ADDRESSES = b"SELECT address FROM {home}everstep_steps WHERE run = %s"
 _INSERT = b"INSERT INTO {home}everstep_steps VALUES (%s, %s, %s, %s, %s, %s)"
 
 
-class PostgresLedger:
+class PostgresResults:
     """The step results of one database. `home` is the schema of its tables: a user's function may change the search path."""
 
     def __init__(self, url: str):
@@ -108,9 +108,9 @@ class PostgresLedger:
 class PostgresSession:
     """The transaction of one step."""
 
-    def __init__(self, ledger: PostgresLedger, connection: GuardedConnection, about: tuple[bytes, str, int, str], kept: Any):
-        self._ledger = ledger
-        self._lender = ledger.lender
+    def __init__(self, results: PostgresResults, connection: GuardedConnection, about: tuple[bytes, str, int, str], kept: Any):
+        self._results = results
+        self._lender = results.lender
         self._about = about
         self.connection = connection
         self.kept: tuple[bytes, bytes] | None = kept
@@ -146,13 +146,13 @@ class PostgresSession:
         try:
             speak_utf8(connection)
             own(connection, _DURABLY)
-            fence = self._ledger.ask(connection, _FENCE, (run,)).fetchone()
+            fence = self._results.ask(connection, _FENCE, (run,)).fetchone()
             if fence is not None and fence[1] != connection.mark:
                 raise Undone(ended())
             if fence is None or fence[0] != epoch:
                 raise overtaken(name, epoch)
-            self._ledger.delete(connection, done)
-            self._ledger.ask(connection, _INSERT, (run, address, epoch, clock.now_us(), content, digest))
+            self._results.delete(connection, done)
+            self._results.ask(connection, _INSERT, (run, address, epoch, clock.now_us(), content, digest))
         except psycopg.Error as error:
             raise Undone(error) from error
 
@@ -173,8 +173,8 @@ class PostgresSession:
         run, _, _, address = self._about
         connection = self._lender.begin()
         try:
-            self._ledger.ask(connection, _LOCK_FENCE, (run,))
-            return self._ledger.ask(connection, _FIND, (run, address)).fetchone() is not None
+            self._results.ask(connection, _LOCK_FENCE, (run,))
+            return self._results.ask(connection, _FIND, (run, address)).fetchone() is not None
         finally:
             self._lender.undo(connection, abandoned=False)
 

@@ -138,7 +138,7 @@ class GuardedConnection(sqlite3.Connection):
             self.using.release()
 
 
-class SqliteLedger:
+class SqliteResults:
     """The step results in one file."""
 
     def __init__(self, path: str):
@@ -256,14 +256,14 @@ class SqliteLedger:
 class SqliteSession:
     """The transaction of one step."""
 
-    def __init__(self, ledger: SqliteLedger, connection: GuardedConnection, about: tuple[bytes, str, int, str], kept: Any):
-        self._ledger = ledger
+    def __init__(self, results: SqliteResults, connection: GuardedConnection, about: tuple[bytes, str, int, str], kept: Any):
+        self._results = results
         self._about = about
         self.connection = connection
         self.kept: tuple[bytes, bytes] | None = kept
 
     def commit(self, content: bytes, digest: bytes, done: Rows) -> None:
-        ledger, connection = self._ledger, self.connection
+        results, connection = self._results, self.connection
         try:
             connection.over = True
             self._write(content, digest, done)
@@ -271,7 +271,7 @@ class SqliteSession:
             self.rollback()
             raise
         try:
-            ledger.finish(connection)
+            results.finish(connection)
         except sqlite3.Error as error:
             if not self._happened(error):
                 raise Undone(error) from error
@@ -293,17 +293,17 @@ class SqliteSession:
         """Whether a COMMIT that reported a failure is in the file."""
         run, name, _, address = self._about
         try:
-            connection = self._ledger._connect()
+            connection = self._results._connect()
             found = connection.own("SELECT 1 FROM everstep_steps WHERE run = ? AND address = ?", (run, address))
             connection.end()
         except sqlite3.Error as error:
             raise TransactionUnknown(
-                f"{self._ledger.url} failed while step {address} of run {name!r} was being committed: {error}"
+                f"{self._results.url} failed while step {address} of run {name!r} was being committed: {error}"
             ) from cause
         return bool(found)
 
     def rollback(self, abandoned: bool = False) -> None:
-        self._ledger.undo(self.connection, abandoned)
+        self._results.undo(self.connection, abandoned)
 
 
 def overtaken(name: str, epoch: int) -> LostLease:

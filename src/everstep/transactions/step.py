@@ -39,7 +39,7 @@ from everstep.runtime.steps.ticket import Unrecorded
 from everstep.store.chain import Entry
 from everstep.store.journal.entries import SUCCEEDED, StepEntry, unpack_step
 from everstep.store.journal.results import show_input
-from everstep.transactions.ledger import address_of, open_ledger
+from everstep.transactions.results import address_of, open_results
 
 if TYPE_CHECKING:
     from everstep.runtime.engine.attempt import Attempt
@@ -104,22 +104,22 @@ class Beside:
 
     inside = False
 
-    def __init__(self, ledger: Ledger, session: Session, ticket: Ticket):
+    def __init__(self, results: Ledger, session: Session, ticket: Ticket):
         self._session: Session | None = session
-        self._ledger = ledger
+        self._results = results
         self.connection = session.connection
-        self.kept = _opened(ledger, session.kept, ticket) if session.kept is not None else None
+        self.kept = _opened(results, session.kept, ticket) if session.kept is not None else None
 
     def keep(self, ticket: Ticket) -> None:
         """Commit the function's statements together with the result."""
         run, entry, session = ticket.run, ticket.entry, self._session
         assert entry is not None and session is not None  # noqa: PT018
         content = run.store.framer.wrap(packb([entry.content, [list(chunk) for chunk in entry.chunks]]))
-        self._session, done = None, taken(self._ledger)
+        self._session, done = None, taken(self._results)
         try:
             session.commit(content, _digest(run, ticket.address, content), done)
         except BaseException:
-            self._ledger.done.extend(done)
+            self._results.done.extend(done)
             raise
 
     def commit(self, commit: Commit) -> Committed:
@@ -129,9 +129,9 @@ class Beside:
         """Mark the row for deletion: the journal has the record, or will have it when the run ends."""
         row = ticket.run.live()[0].key, ticket.address
         if ticket.run.writer.is_sync:
-            self._ledger.done.append(row)
+            self._results.done.append(row)
         else:
-            ticket.run.at_end.append(partial(self._ledger.done.append, row))
+            ticket.run.at_end.append(partial(self._results.done.append, row))
 
     def rollback(self, abandoned: bool = False) -> None:
         session, self._session = self._session, None
@@ -142,12 +142,12 @@ class Beside:
 Work = InStore | Beside
 
 
-def taken(ledger: Ledger) -> list[tuple[bytes, str]]:
+def taken(results: Ledger) -> list[tuple[bytes, str]]:
     """Return the rows that may be deleted, and remove them from the list."""
     found = []
     with suppress(IndexError):
         while True:
-            found.append(ledger.done.popleft())
+            found.append(results.done.popleft())
     return found
 
 
@@ -195,10 +195,10 @@ def _open_work(ticket: Ticket) -> Work:
     if place is True:
         backend: Any = run.store.backend
         return InStore(backend.transaction())
-    ledger, (row, _) = _entered(run, place), run.live()
-    session = ledger.begin(row.key, row.id, row.epoch, ticket.address)
+    results, (row, _) = _entered(run, place), run.live()
+    session = results.begin(row.key, row.id, row.epoch, ticket.address)
     try:
-        return Beside(ledger, session, ticket)
+        return Beside(results, session, ticket)
     except BaseException:
         session.rollback()
         raise
@@ -206,12 +206,12 @@ def _open_work(ticket: Ticket) -> Work:
 
 def _entered(run: Attempt, place: str) -> Ledger:
     """Return the step results of a database, with earlier attempts at this run fenced off."""
-    ledger, (row, _) = open_ledger(place), run.live()
+    results, (row, _) = open_results(place), run.live()
     if place not in run.databases:
-        ledger.enter(row.key, row.id, row.epoch, lambda address: _is_recorded(run, address))
+        results.enter(row.key, row.id, row.epoch, lambda address: _is_recorded(run, address))
         run.databases.add(place)
-        run.store.at_close(place, lambda: _tidy(ledger))
-    return ledger
+        run.store.at_close(place, lambda: _tidy(results))
+    return results
 
 
 def close_to_earlier(ticket: Ticket) -> None:
@@ -220,13 +220,13 @@ def close_to_earlier(ticket: Ticket) -> None:
         _entered(ticket.run, ticket.options.transactional.place)
 
 
-def _tidy(ledger: Ledger) -> None:
+def _tidy(results: Ledger) -> None:
     """Delete the rows that may be deleted. Best effort: a row that stays is harmless, and is deleted when its run is next executed."""
-    done = taken(ledger)
+    done = taken(results)
     if done:
         with suppress(Exception):
-            ledger.clear(done)
-    ledger.rest()
+            results.clear(done)
+    results.rest()
 
 
 def _is_recorded(run: Attempt, address: str) -> bool:
@@ -326,13 +326,13 @@ def _digest(run: Attempt, address: str, content: bytes) -> bytes:
     return sha256(b"everstep step 1\0" + run.live()[0].key + address.encode() + b"\0" + content).digest()
 
 
-def _opened(ledger: Ledger, kept: tuple[bytes, bytes], ticket: Ticket) -> tuple[StepEntry, Entry]:
+def _opened(results: Ledger, kept: tuple[bytes, bytes], ticket: Ticket) -> tuple[StepEntry, Entry]:
     """Return the row of a step; raise if it does not match its digest."""
     run, address = ticket.run, ticket.address
     content, digest = bytes(kept[0]), bytes(kept[1])
     if _digest(run, address, content) != digest:
         raise Damaged(
-            f"the row of step {address} of run {run.id!r} in everstep_steps of {ledger.url} does not match its digest",
+            f"the row of step {address} of run {run.id!r} in everstep_steps of {results.url} does not match its digest",
             remedy="The step's own writes are committed. Restore the row from a backup, or set the result: store.skip(run_id, step, result).",
         )
     packed, chunks = unpackb(run.store.framer.unwrap(content))
@@ -347,11 +347,11 @@ def call_bare(place: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str
     if place is True:
         raise InvalidArgument("transactional=True needs a store, and nothing is recorded here", remedy=_WHERE)
     if inspect.iscoroutinefunction(function):
-        return _acall_bare(open_ledger(place), function, args, kwargs)
-    with open_ledger(place).bare() as connection:
+        return _acall_bare(open_results(place), function, args, kwargs)
+    with open_results(place).bare() as connection:
         return function(connection, *args, **kwargs)
 
 
-async def _acall_bare(ledger: Ledger, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    with ledger.bare() as connection:
+async def _acall_bare(results: Ledger, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    with results.bare() as connection:
         return await function(connection, *args, **kwargs)

@@ -33,7 +33,7 @@ from everstep.errors import AttemptLost, EverstepError, Interrupted, NonDetermin
 from everstep.records import RunRow
 from everstep.runtime.engine.context import Frame, frame, opened
 from everstep.runtime.engine.journal_writer import Durability, JournalWriter, check_durability
-from everstep.runtime.engine.letters import Letters, told
+from everstep.runtime.engine.letters import Letters, request_in
 from everstep.runtime.engine.options import Mode
 from everstep.runtime.engine.owner import within
 from everstep.runtime.engine.replay import Replay
@@ -54,8 +54,8 @@ from everstep.store.views import when
 from everstep.threads.guard import WRITER, Guard
 
 if TYPE_CHECKING:
-    from everstep.runtime.driving_store import Host
     from everstep.runtime.engine.leases import Keeper
+    from everstep.runtime.engine_store import Host
     from everstep.runtime.tasks.writer import TaskWriter
 
 
@@ -95,7 +95,7 @@ class Attempt:
         self.dry = options.replay == "validate"
         self.mask = store.mask  # an open run keeps the mask that it was opened with
         self.worker = f"{keeper.worker.host}:{keeper.worker.pid}"
-        self.ear = signals.ear.get()
+        self.stop_flag = signals.stop_flag.get()
         self.pid = os.getpid()
         self._start_empty()
         self._follows = follows  # whether changes of the store's policy apply to it
@@ -142,7 +142,7 @@ class Attempt:
     def renewed(self) -> Attempt:
         """Return the next attempt through the same handle."""
         made = Attempt(self.store, self.keeper, self.handle, self.given, self.durability, self.options, self._follows)
-        made.ear, made.pid = self.ear, self.pid
+        made.stop_flag, made.pid = self.stop_flag, self.pid
         return made
 
     @property
@@ -286,7 +286,7 @@ class Attempt:
         for name in ("cancel", "pause"):
             letter = self.letters.waiting.get(name)
             if letter is not None:
-                raise self.interrupt(told(letter, self.store.framer))
+                raise self.interrupt(request_in(letter, self.store.framer))
 
     def listen(self) -> None:
         """Check for a signal, and every second for an operator's message, while the run waits in this process."""

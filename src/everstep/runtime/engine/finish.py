@@ -1,7 +1,7 @@
 """Ends an attempt at a run: decides how it ended, and makes the last commit.
 
 `leave` does all of it: the status, the last checkpoint, the messages and the lease are in one commit. If the store failed under the attempt,
-the run is released instead, see `give_back`. An error of the program takes precedence over one of Everstep.
+the run is released instead, see `release`. An error of the program takes precedence over one of Everstep.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from everstep.codec.values import encode
 from everstep.errors import Conflict, EverstepError, Interrupted, LostLease, Suspended, Waiting
 from everstep.fields import Shape, field
 from everstep.records import CHILD, Kind, Letter, RunRow, Status
-from everstep.runtime.engine.give_back import give_back
+from everstep.runtime.engine.release import release_run
 from everstep.runtime.engine.replay import taken_over
 from everstep.runtime.engine.store_trouble import trouble_in
 from everstep.runtime.limits import signals
 from everstep.runtime.limits.deaths import DEAD
 from everstep.runtime.steps.retry import chance
-from everstep.runtime.waits.wake_callers import tell
+from everstep.runtime.waits.wake_callers import wake_waiters
 from everstep.snapshot.saver import Saved, Saver
 from everstep.store.chain import Chain
 from everstep.store.journal.entries import EventEntry, pack
@@ -65,12 +65,12 @@ def leave(run: Attempt, error: BaseException | None) -> None:
         if run.dry:
             return
         if run.failure is not None:
-            give_back(run)
+            release_run(run)
             _tell_broken(run, run.failure, error)
             return
         _end(run, error)
     except BaseException as trouble:
-        give_back(run, trouble)
+        release_run(run, trouble)
         if error is None or not isinstance(trouble, EverstepError):
             raise
         error.add_note(f"Everstep could not record the end of run {run.id!r}: {trouble}")
@@ -303,7 +303,7 @@ def end(run: Attempt, ending: Ending, saved: Saved | None = None) -> Checkpoint 
     if run.writer.stale:
         saver.lost()
         saved = None
-    _find_base(run, row)
+    _find_resume_point(run, row)
     chain = Chain(run.store.framer, row, row, run.store.backend.seal)
     chain.entries(run.writer.entries)
     chain.chunks(ending.chunks)
@@ -316,7 +316,7 @@ def end(run: Attempt, ending: Ending, saved: Saved | None = None) -> Checkpoint 
     run.writer.entries = []
     run.row = commit.run
     if ending.status in _ENDED and (waiting or _has_caller(run)):
-        tell(run.store.backend, run.store.framer, commit.run)
+        wake_waiters(run.store.backend, run.store.framer, commit.run)
     elif ending.status not in _ENDED and waiting != _expected(run, commit):
         _obey_late(run)
     if unsaved is not None:
@@ -346,12 +346,12 @@ def _has_caller(run: Attempt) -> bool:
     return row.parent is not None and row.parent_number == CHILD and not run.options.driven
 
 
-def _find_base(run: Attempt, row: RunRow) -> None:
+def _find_resume_point(run: Attempt, row: RunRow) -> None:
     """Find the resume point: a signal may have come after the program's newest checkpoint was saved, and before that was noted here."""
-    if signals.seen(run) is None or not row.checkpoints or run.saves.base == row.checkpoints:
+    if signals.seen(run) is None or not row.checkpoints or run.saves.resume_point == row.checkpoints:
         return
     if asked_for(checkpoint_record(run.store.backend, row, row.checkpoints).own):
-        run.saves.base = row.checkpoints
+        run.saves.resume_point = row.checkpoints
 
 
 def _add_last_checkpoint(run: Attempt, chain: Chain, saver: Saver, ending: Ending, saved: Saved | None) -> EverstepError | None:
@@ -384,4 +384,4 @@ def _is_new(run: Attempt, saver: Saver, kind: str) -> bool | None:
 
 
 def _is_empty(run: Attempt, saved: Saved) -> bool:
-    return saved.delta == _EMPTY and saved.base is None and run.saves.base == run.live()[0].checkpoints
+    return saved.delta == _EMPTY and saved.base is None and run.saves.resume_point == run.live()[0].checkpoints

@@ -45,8 +45,8 @@ class Underway:
 class Waiter:
     """Waits for a commit that another thread makes."""
 
-    def __init__(self, hear: Callable[[Committed], None]) -> None:
-        self._hear = hear
+    def __init__(self, on_commit: Callable[[Committed], None]) -> None:
+        self._on_commit = on_commit
         self._done = Nudge()
         self._error: BaseException | None = None
 
@@ -54,7 +54,7 @@ class Waiter:
         if isinstance(outcome, BaseException):
             self._error = outcome
         else:
-            self._hear(outcome)
+            self._on_commit(outcome)
         self._done.give()
 
     def wait(self) -> None:

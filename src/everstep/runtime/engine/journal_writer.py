@@ -50,8 +50,8 @@ class JournalWriter:
         self.lock = Guard(RUN)  # commits of one run are built and handed over in one order
         self.entries: list[Entry] = []
         self.stale = False  # a checkpoint was made that the live state's list of changes does not know
-        self.heard: int | None = None  # how many messages there were after the newest commit
-        self._heard_at = 0  # the sequence number of that commit
+        self.messages: int | None = None  # how many messages there were after the newest commit
+        self._messages_at = 0  # the sequence number of that commit
         self._behind: deque[Commit] = deque()
         self._underway = Underway()
         self._user: int | None = None  # the thread that is building a checkpoint
@@ -125,14 +125,14 @@ class JournalWriter:
 
     def make_durable(self, commit: Commit) -> None:
         if self.is_sync:
-            self.hear(commit, self._store.backend.commit(commit))
+            self.note_messages(commit, self._store.backend.commit(commit))
         else:
             self.defer(commit)
 
-    def hear(self, commit: Commit, committed: Committed) -> None:
+    def note_messages(self, commit: Commit, committed: Committed) -> None:
         """Note how many messages there are after a commit. Outcomes may arrive late from other threads: the newest commit counts."""
-        if commit.run.head_seq >= self._heard_at:
-            self._heard_at, self.heard = commit.run.head_seq, committed.waiting
+        if commit.run.head_seq >= self._messages_at:
+            self._messages_at, self.messages = commit.run.head_seq, committed.waiting
 
     def write_entries(self) -> None:
         """Make the pending entries durable, without a checkpoint."""
@@ -178,7 +178,7 @@ class JournalWriter:
     def _settle(self, commit: Commit, sent: object, outcome: Outcome) -> None:
         """Settle a commit, possibly twice if memory was short. The failure is stored before the commit counts as settled."""
         if not isinstance(outcome, BaseException):
-            self.hear(commit, outcome)
+            self.note_messages(commit, outcome)
         elif self._attempt.failure is None:
             self._attempt.broken_by(outcome if isinstance(outcome, EverstepError) else EverstepError(str(outcome), written="unknown"))
         self._underway.settled(sent)
@@ -190,7 +190,7 @@ class JournalWriter:
         if self._behind:
             joined = _joined(self._behind)
             try:
-                self.hear(joined, self._store.backend.commit(joined))
+                self.note_messages(joined, self._store.backend.commit(joined))
             except BaseException as error:
                 if _is_answer(error) or not self._happened(joined):
                     attempt.met(error)

@@ -76,8 +76,8 @@ class Letters:
 
     def look_after_commit(self) -> None:
         """Check the messages if their number changed since the last check. Only commits that are done report the number."""
-        heard = self._attempt.writer.heard
-        if heard is not None and heard != self.known:
+        count = self._attempt.writer.messages
+        if count is not None and count != self.known:
             self.look_if_possible()
 
     def look_if_possible(self) -> None:
@@ -110,7 +110,7 @@ def verified(row: RunRow, letter: Letter, seal: Seal) -> Letter:
     return letter
 
 
-def told(letter: Letter, framer: Framer) -> str:
+def request_in(letter: Letter, framer: Framer) -> str:
     """Return what an operator asked for, and why."""
     reason = decode(framer.unwrap(letter.body))
     return f"{letter.name}: {reason}" if reason else letter.name

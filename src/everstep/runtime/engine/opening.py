@@ -19,8 +19,8 @@ from everstep.records import RunRow, Status
 from everstep.runtime.engine import replay as replays
 from everstep.runtime.engine.context import opened
 from everstep.runtime.engine.finish import Ending, end, tell_caller
-from everstep.runtime.engine.give_back import give_back_unopened
-from everstep.runtime.engine.letters import told
+from everstep.runtime.engine.letters import request_in
+from everstep.runtime.engine.release import release_unopened
 from everstep.runtime.engine.replay import Replay, republish
 from everstep.runtime.limits import deaths
 from everstep.runtime.limits.account import Account
@@ -69,7 +69,7 @@ def _take(run: Attempt) -> None:
         died = first.worker is not None and run.store.backend.holder(first) is None
         row = verified(run.keeper.acquire(first.id), run.store.backend.seal)
         run.unsure = first.worker is not None or row.epoch > first.epoch + 1  # its last process never released it, or that is unknown
-    with _given_back_on_error(run, row):
+    with _released_on_error(run, row):
         _refuse_overtaken(run, row)
         if died and run.options.workflow:
             row = _count_death(run, row)
@@ -107,20 +107,20 @@ def _create(run: Attempt) -> RunRow | None:
         run.keeper.create(commit)
     except RunExists:  # another process was faster; the lease decides which of them continues
         return find_run(run.store.backend, commit.run.id)
-    with _given_back_on_error(run, commit.run):
+    with _released_on_error(run, commit.run):
         run.fire("before_run", row=commit.run)
         _ready(run, commit.run, replays.begun(commit.records))
     return None
 
 
 @contextmanager
-def _given_back_on_error(run: Attempt, row: RunRow) -> Iterator[None]:
+def _released_on_error(run: Attempt, row: RunRow) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
         run.not_opened()
         run.keeper.released()
-        give_back_unopened(run, row, error)
+        release_unopened(run, row, error)
         raise
 
 
@@ -158,7 +158,7 @@ def _ready(run: Attempt, row: RunRow, fresh: Replay | None = None) -> None:
     if not options.workflow and fresh is None:
         _refuse_workflow(run, row)
     run.fire("before_load", row=row)
-    replay = fresh or (replays.whole(backend, row) if options.workflow else replays.after_base(backend, row))
+    replay = fresh or (replays.whole(backend, row) if options.workflow else replays.since_resume_point(backend, row))
     if not options.silent or options.budget is not None:
         replay.count()
     _refuse_other_input(run, row, replay.start)
@@ -217,7 +217,7 @@ def _say_running(run: Attempt) -> None:
     about, is_new = _as_driver(run)
     revived = run.options.revived and row.status == Status.CANCELLED
     if "cancel" in letters.waiting and not revived:
-        reason = told(letters.waiting["cancel"], run.store.framer)
+        reason = request_in(letters.waiting["cancel"], run.store.framer)
         ending = Ending(Status.CANCELLED, reason=reason)
         end(run, ending)
         tell_caller(run, ending)

@@ -16,7 +16,7 @@ from everstep.records import Kind, Record, RunRow
 from everstep.runtime.engine.store_trouble import TROUBLE
 from everstep.runtime.hooks import Hooks
 from everstep.runtime.limits.budget import Used
-from everstep.runtime.limits.driven_time import driven_seconds
+from everstep.runtime.limits.running_time import running_seconds
 from everstep.store.chain import Entry
 from everstep.store.journal.entries import (
     FAILED,
@@ -194,7 +194,7 @@ class Replay:
         for other in (*cancelled, *(other for other, one in waits if one.record.seq > found.record.seq)):
             self.forget(other)
 
-    def stand_on(self, base: Record, used: Used) -> None:
+    def resume_at(self, base: Record, used: Used) -> None:
         """Begin at a checkpoint, which has the figures up to it."""
         self._used = used
         self._from = (used.seconds, base.at, base.epoch)
@@ -210,7 +210,7 @@ class Replay:
     def count(self) -> None:
         """Add up the steps since the newest checkpoint, which has the figures up to it. Drawn values do not count as steps."""
         used, self._counted = self._used, True
-        used.seconds = driven_seconds(self.records, *self._from)
+        used.seconds = running_seconds(self.records, *self._from)
         for found in self.recent:
             step = found.entry
             flags = step.flags
@@ -272,7 +272,7 @@ def whole(backend: Backend, row: RunRow) -> Replay:
     return replay
 
 
-def after_base(backend: Backend, row: RunRow) -> Replay:
+def since_resume_point(backend: Backend, row: RunRow) -> Replay:
     """Return the replay of the records since the resume point; its `number` is 0 if there is none."""
     replay = Replay()
     first = 1
@@ -287,7 +287,7 @@ def after_base(backend: Backend, row: RunRow) -> Replay:
             replay.counts = dict(header.get("counts") or {})
             if header.get("many"):
                 replay.counts = _count(backend, row, base.seq)
-            replay.stand_on(base, Used(*header.get("used", ())))
+            replay.resume_at(base, Used(*header.get("used", ())))
             first = base.seq + 1
     replay.records = checked_from(backend, row, first) if replay.read is None else _behind(replay.read, first)
     for record in replay.records:

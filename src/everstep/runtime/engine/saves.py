@@ -35,7 +35,7 @@ class Saves:
 
     def __init__(self, attempt: Attempt):
         self._attempt = attempt
-        self.base = 0
+        self.resume_point = 0
         self.steps_since = 0  # steps that ended since the newest checkpoint
         self.saved_at = attempt.began
         self.last_step: str | None = None
@@ -46,7 +46,7 @@ class Saves:
 
     def begin_after(self, base: int, replay: Replay) -> None:
         """Start counting after the recorded checkpoints. `base` is the checkpoint that the live state was loaded from."""
-        self.base = base
+        self.resume_point = base
         self.saved_at -= replay.seconds_since()
         self.steps_since = replay.steps_since if not self._attempt.options.silent else len(replay.recent)
 
@@ -123,7 +123,7 @@ class Saves:
             return {}
         header: dict[str, Any] = {} if kind == "manual" else {"kind": kind}
         if not base:
-            header["base"] = self.base
+            header["base"] = self.resume_point
         if len(counts) <= MOST_NAMES:
             header["counts"] = counts
         else:
@@ -144,7 +144,7 @@ class Saves:
         self.saved_at = time.monotonic()
         made = Checkpoint(record)
         if asked_for(record.own):
-            self.base = record.number
+            self.resume_point = record.number
         self._attempt.letters.look_after_commit()
         self._attempt.fire("after_checkpoint", checkpoint=made)
         return made

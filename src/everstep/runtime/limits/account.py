@@ -46,7 +46,7 @@ class Account:
                     account._running += 1
             return over
 
-    def give_back(self) -> None:
+    def release(self) -> None:
         """Release the slot of a step that ended without a record."""
         with self._lock:
             for account in self._line():

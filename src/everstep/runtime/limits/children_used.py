@@ -7,7 +7,7 @@ from everstep.records import CHILD, Kind, RunRow
 from everstep.runtime.engine import replay
 from everstep.runtime.limits.account import Account
 from everstep.runtime.limits.budget import Used
-from everstep.runtime.limits.driven_time import Attempt, attempts, seconds_in
+from everstep.runtime.limits.running_time import Attempt, attempts, seconds_in
 from everstep.store.load import checked_from, newest_of
 from everstep.store.refs import verified
 

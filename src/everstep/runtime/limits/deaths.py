@@ -14,9 +14,9 @@ from everstep.backends.contract.core import Backend, Query
 from everstep.backends.contract.queues import START, Claimed
 from everstep.errors import EverstepError, WorkerDied
 from everstep.records import CHILD, Kind, Record, RunRow, Status
-from everstep.runtime.driving_store import Host
 from everstep.runtime.engine.replay import taken_over
-from everstep.runtime.waits.wake_callers import tell
+from everstep.runtime.engine_store import Host
+from everstep.runtime.waits.wake_callers import wake_waiters
 from everstep.store.chain import Chain
 from everstep.store.journal.entries import EventEntry, open_as, said_in
 from everstep.store.journal.failures import error_body
@@ -109,7 +109,7 @@ def note_death(store: Host, row: RunRow, deaths: Deaths, **changes: Any) -> RunR
     return commit.run
 
 
-def give_back(store: Host, claimed: Claimed) -> None:
+def release_claimed(store: Host, claimed: Claimed) -> None:
     """Release a claimed run that was not executed. Records the death of the process before, which would be lost otherwise."""
     row = claimed.row
     assert row is not None
@@ -135,7 +135,7 @@ def bury(store: Host, row: RunRow, deaths: Deaths) -> RunRow:
     commit = chain.commit(worker=None, since=0, tags=tuple(dict.fromkeys((*row.tags, DEAD))))
     commit.read = [START, "retry"]
     store.backend.commit(commit)
-    tell(store.backend, store.framer, commit.run)
+    wake_waiters(store.backend, store.framer, commit.run)
     return commit.run
 
 

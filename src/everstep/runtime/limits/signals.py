@@ -86,7 +86,7 @@ def missed() -> int | None:
     return found
 
 
-def told(run: Attempt, error: BaseException | None) -> BaseException | None:
+def error_of(run: Attempt, error: BaseException | None) -> BaseException | None:
     """Return the error that a run ends with; `Interrupted` if a signal caused another exception.
 
     A task is stopped by cancelling it, and a run around another one gets the exit exception of that one.
@@ -98,22 +98,22 @@ def told(run: Attempt, error: BaseException | None) -> BaseException | None:
     return Interrupted(run.id, f"signal {found[0]}", found[1]) if by_signal else error
 
 
-class Ear:
+class StopFlag:
     """The stop flag of one worker: its runs check it at the end of each step, like a signal."""
 
-    __slots__ = ("heard",)
+    __slots__ = ("signal",)
 
     def __init__(self) -> None:
-        self.heard: int | None = None
+        self.signal: int | None = None
 
 
-ear: ContextVar[Ear | None] = ContextVar("ear", default=None)
+stop_flag: ContextVar[StopFlag | None] = ContextVar("everstep-stop-flag", default=None)
 """The flag of the worker that opened the run; its children use it, too."""
 
 
 def seen(run: Attempt | None = None) -> tuple[str, int] | None:
     """Return the signal that asked the process, or this run, to stop, and its exit code; None without one."""
-    number = _seen if run is None or run.ear is None else run.ear.heard or _seen
+    number = _seen if run is None or run.stop_flag is None else run.stop_flag.signal or _seen
     return None if number is None else (signal.Signals(number).name, 128 + number)
 
 

@@ -12,7 +12,7 @@ MOST_PLACES = 10
 _BEFORE, _LONGEST = 60, 200  # characters of a text shown before a difference, and in total
 NOTHING = "nothing"
 
-Place = tuple[tuple[Any, ...], str, str]
+DifferingPath = tuple[tuple[Any, ...], str, str]
 
 
 class Difference(Shape, frozen=True):
@@ -28,7 +28,7 @@ class Difference(Shape, frozen=True):
     now: str
     path: tuple[Any, ...] = ()
     what: str = "result"
-    places: tuple[Place, ...] = ()
+    places: tuple[DifferingPath, ...] = ()
     count: int = 1
 
     def __str__(self) -> str:
@@ -44,7 +44,7 @@ def difference(address: str, recorded: Any, now: Any, what: str = "result") -> D
     old, new = encode(recorded, address), encode(now, address)
     if old == new:
         return None
-    places = _places(Decoder().decode(old), Decoder().decode(new)) or [((), *around(repr(recorded), repr(now)))]
+    places = _differing_paths(Decoder().decode(old), Decoder().decode(new)) or [((), *around(repr(recorded), repr(now)))]
     path, was, is_now = places[0]
     return Difference(address, was, is_now, path, what, tuple(places[:MOST_PLACES]), len(places))
 
@@ -73,7 +73,7 @@ def _cut(text: str, start: int) -> str:
     return f"{'…' if start else ''}{text[start:end]}{'…' if end < len(text) else ''}"
 
 
-def _places(old: Any, new: Any) -> list[Place]:
+def _differing_paths(old: Any, new: Any) -> list[DifferingPath]:
     """Return the paths that differ, most of them named as in the diff of two states."""
     from everstep.snapshot.diff import between  # only validation needs it
 
@@ -81,7 +81,7 @@ def _places(old: Any, new: Any) -> list[Place]:
         found = between(old, new)
     except EverstepError:
         return []
-    places: list[Place] = []
+    places: list[DifferingPath] = []
     for change in found:
         before = NOTHING if change.kind == "added" else repr(change.before)
         after = NOTHING if change.kind == "removed" else repr(change.after)

@@ -41,7 +41,7 @@ class Ways(Protocol):
 
     async def turn(self, other: Turn) -> None: ...
 
-    async def place(self, ticket: Ticket) -> None: ...
+    async def recorded_turn(self, ticket: Ticket) -> None: ...
 
     async def fresh(self, ticket: Ticket, is_over: bool = False) -> None: ...
 
@@ -157,7 +157,7 @@ async def _settled(ticket: Ticket, ways: Ways) -> Ended | None:
         run.branch()  # the branch begins here, also if its first call comes later
     look_again(ticket)
     if ticket.played:
-        await ways.place(ticket)
+        await ways.recorded_turn(ticket)
         return None, RECORDED
     if run.dry:
         from everstep.runtime.steps import validate

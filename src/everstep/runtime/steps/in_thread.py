@@ -31,7 +31,7 @@ class InThread:
         """Wait for another call of the same key."""
         other.wait()
 
-    async def place(self, ticket: Ticket) -> None:
+    async def recorded_turn(self, ticket: Ticket) -> None:
         """Return at once: the program waits for nothing else."""
 
     async def fresh(self, ticket: Ticket, is_over: bool = False) -> None:

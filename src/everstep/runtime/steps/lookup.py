@@ -180,7 +180,7 @@ def end_turn(ticket: Ticket) -> None:
     run, turn = ticket.run, ticket.turn
     if ticket.reserved:  # it was stopped, or could not be recorded
         ticket.reserved = False
-        run.account.give_back()
+        run.account.release()
     for address in ticket.inner:
         run.replay.entries.pop(address, None)
     if turn is not None:

@@ -194,7 +194,7 @@ async def _compared(ticket: Ticket, ways: Ways) -> Ended:
     from everstep.runtime.steps import validate
 
     validate.skipped(ticket)
-    await ways.place(ticket)
+    await ways.recorded_turn(ticket)
     return validate.GIVEN
 
 

@@ -130,11 +130,11 @@ def try_again(ticket: Ticket) -> None:
 
 def afford(ticket: Ticket) -> None:
     """Reserve a slot in the budgets, also in those of the callers, or stop the run."""
-    if ticket.run.account.limited and not has_place(ticket):
+    if ticket.run.account.limited and not has_slot(ticket):
         raise over_budget(ticket)
 
 
-def has_place(ticket: Ticket) -> bool:
+def has_slot(ticket: Ticket) -> bool:
     if not ticket.reserved:
         ticket.over = ticket.run.account.reserve()
         ticket.reserved = ticket.over is None
@@ -219,10 +219,10 @@ async def commit_step(ticket: Ticket, due: tuple[str, str] | None) -> Commit:
             elif not writer.is_sync:
                 writer.defer(commit)
             elif len(run.steps.flight) > 1:
-                waiter = Waiter(partial(writer.hear, commit))
+                waiter = Waiter(partial(writer.note_messages, commit))
                 submit(run.store.backend, commit, waiter.done)
             else:
-                writer.hear(commit, run.store.backend.commit(commit))
+                writer.note_messages(commit, run.store.backend.commit(commit))
         if waiter is not None:
             waiter.wait()
     except BaseException as trouble:
@@ -261,7 +261,7 @@ def _commit_inside(work: Work, run: Attempt, commit: Commit) -> None:
     """End the transaction of a step with a commit. It follows all earlier commits of this run, and none follows until its outcome is known."""
     if not run.writer.is_sync:
         run.writer.catch_up()
-    run.writer.hear(commit, work.commit(commit))
+    run.writer.note_messages(commit, work.commit(commit))
 
 
 def write(ticket: Ticket, error: Exception | None) -> None:

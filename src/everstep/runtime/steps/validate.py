@@ -64,7 +64,7 @@ async def check(ticket: Ticket, ways: Ways) -> Ended:
         finally:
             run.steps.flight.pop(ticket.address, None)
     try:
-        await ways.place(ticket)
+        await ways.recorded_turn(ticket)
     except NonDeterminism as error:  # it was cancelled, and is not now: there is no result to return
         run.report.differences.append(Difference(ticket.address, error.recorded, error.now, what="cancelled"))
         raise JournalEnds(run, ticket.address) from error

@@ -15,7 +15,7 @@ from everstep.clock import clock
 from everstep.errors import EverstepError, StepTimeout, Suspended, Waiting
 from everstep.runtime.engine.context import Frame, frame, leave
 from everstep.runtime.steps.drive import raised_or_given, run_step
-from everstep.runtime.steps.record import has_place, over_budget
+from everstep.runtime.steps.record import has_slot, over_budget
 from everstep.runtime.tasks.completions import seconds_of
 from everstep.runtime.tasks.parking import park
 from everstep.runtime.waits.wait import Wait
@@ -51,7 +51,7 @@ class InTask:
         """Wait for another call of the same key."""
         await asyncio.shield(asyncio.wrap_future(other.future))  # cancelling this one must not cancel what others wait for
 
-    async def place(self, ticket: Ticket) -> None:
+    async def recorded_turn(self, ticket: Ticket) -> None:
         """Return when it is the turn of a recorded end; never for a step that the program had cancelled."""
         run, found, completions = ticket.run, ticket.found, self._tasks.completions
         assert found is not None
@@ -99,8 +99,8 @@ class InTask:
     async def afford(self, ticket: Ticket) -> None:
         """Reserve a slot in the budget. If none is left, the running steps may end before the run stops."""
         run = ticket.run
-        if run.account.limited and not run.dry and not has_place(ticket):
-            await park(self._tasks, ticket.address, lambda: has_place(ticket), lambda: over_budget(ticket))
+        if run.account.limited and not run.dry and not has_slot(ticket):
+            await park(self._tasks, ticket.address, lambda: has_slot(ticket), lambda: over_budget(ticket))
 
     async def give_way(self, ticket: Ticket, waiting: Waiting) -> None:
         """Suspend the run when no other task can proceed: a child run, or a gate inside of the step, waits."""

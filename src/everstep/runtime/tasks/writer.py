@@ -88,7 +88,7 @@ class Save:
                 with suppress(AttemptLost):  # also if the task was cancelled and never sees it
                     self._run.met(outcome)
             else:
-                self._run.writer.hear(self._commit, outcome)
+                self._run.writer.note_messages(self._commit, outcome)
         if self.future.done():
             return
         if isinstance(outcome, BaseException):

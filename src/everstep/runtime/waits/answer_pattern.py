@@ -52,7 +52,7 @@ class _State(NamedTuple):
     """A state reads one character, tests a position between two characters, forks, or is the end; `after` lists the next states."""
 
     reads: Callable[[str], bool] | None
-    stands: Callable[[str, int, Steps], bool] | None
+    holds: Callable[[str, int, Steps], bool] | None
     after: list[int]
 
 
@@ -187,7 +187,7 @@ class _Program:
                 continue
             if not state.after:
                 return None
-            if state.stands is None or state.stands(text, at, steps):
+            if state.holds is None or state.holds(text, at, steps):
                 for one in state.after:
                     if one not in seen:
                         seen.add(one)

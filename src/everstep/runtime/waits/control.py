@@ -29,14 +29,14 @@ from everstep.errors import (
 )
 from everstep.records import CHILD, Kind, Letter, RunRow, Status
 from everstep.runtime import workflow
-from everstep.runtime.driving_store import Host
 from everstep.runtime.engine.finish import wake_caller
 from everstep.runtime.engine.letters import verified as verified_letter
 from everstep.runtime.engine.replay import taken_over
+from everstep.runtime.engine_store import Host
 from everstep.runtime.outcome import Outcome
 from everstep.runtime.waits.answer_instances import plain_of
 from everstep.runtime.waits.answer_schema import check_stored
-from everstep.runtime.waits.wake_callers import tell
+from everstep.runtime.waits.wake_callers import wake_waiters
 from everstep.store.chain import Chain
 from everstep.store.gates import Gate, list_gates
 from everstep.store.journal.entries import FAILED, SUCCEEDED, StepEntry, open_as
@@ -199,7 +199,7 @@ def _apply(store: Host, row: RunRow, name: str, reason: str | None, status: Stat
     finally:
         store.keeper.released()
     if status == Status.CANCELLED:
-        tell(store.backend, store.framer, held, caller=wakes)
+        wake_waiters(store.backend, store.framer, held, caller=wakes)
 
 
 def skip(store: Host, run_id: str, step: str, result: Any) -> None:

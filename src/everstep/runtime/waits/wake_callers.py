@@ -19,7 +19,7 @@ WAITER = "waiter:"
 _AWAKE = (Status.WAITING, Status.RUNNING)  # a running one may be about to wait
 
 
-def tell(backend: Backend, framer: Framer, row: RunRow, caller: bool = True) -> None:
+def wake_waiters(backend: Backend, framer: Framer, row: RunRow, caller: bool = True) -> None:
     """Wake all runs that wait for a run which has ended."""
     with suppress(EverstepError):  # best effort: the end of the run itself is recorded
         names = [letter.name.removeprefix(WAITER) for letter in backend.letters(row.id) if letter.name.startswith(WAITER)]
@@ -36,7 +36,7 @@ def _wake(backend: Backend, framer: Framer, ended: str, waiter: str) -> None:
         backend.post(Letter.make(found.key, f"child:{ended}", now, now, framer.wrap(encode(None)), backend.seal), found.id)
 
 
-def ask_to_be_told(backend: Backend, framer: Framer, waiter: RunRow, row: RunRow) -> None:
+def request_wakeup(backend: Backend, framer: Framer, waiter: RunRow, row: RunRow) -> None:
     """Wake `waiter` when the run of `row` ends. Asking twice is harmless."""
     now = clock.now_us()
     backend.post(Letter.make(row.key, f"{WAITER}{waiter.id}", None, now, framer.wrap(encode(None)), backend.seal), row.id)

@@ -40,7 +40,7 @@ def address_of(place: object) -> str:
 _REMEDY = "Pass True for the database of the store, the path of a SQLite file, or postgresql://user@host/database."
 
 
-def open_ledger(address: str) -> Ledger:
+def open_results(address: str) -> Ledger:
     """Return the step results at an address; one object for each address in a process."""
     with _lock:
         if address not in _open:
@@ -50,14 +50,14 @@ def open_ledger(address: str) -> Ledger:
 
 def _made(address: str) -> Ledger:
     if not address.startswith(_POSTGRES):
-        from everstep.transactions.sqlite import SqliteLedger
+        from everstep.transactions.sqlite import SqliteResults
 
-        return SqliteLedger(address)
+        return SqliteResults(address)
     from everstep.backends.registry import driver
 
     with driver(address):
-        from everstep.transactions.postgres import PostgresLedger
-    return PostgresLedger(address)
+        from everstep.transactions.postgres import PostgresResults
+    return PostgresResults(address)
 
 
 def _in_child() -> None:

@@ -11,7 +11,7 @@ from everstep.store.journal.entries import StepEntry, open_as, said_in
 from everstep.store.views import header_of
 
 
-def driven_seconds(records: Iterable[Record], seconds: float = 0.0, at: int = 0, epoch: int = -1) -> float:
+def running_seconds(records: Iterable[Record], seconds: float = 0.0, at: int = 0, epoch: int = -1) -> float:
     """Return how many seconds a run was executing, given the seconds up to a record of that time and epoch.
 
     The figure in a checkpoint or an ending takes precedence: the process measured it without the wall clock. Between attempts, which have

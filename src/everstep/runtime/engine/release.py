@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _TRIES = 5
 
 
-def give_back(run: Attempt, cause: BaseException | None = None) -> None:
+def release_run(run: Attempt, cause: BaseException | None = None) -> None:
     """Release the run of a broken attempt, now or when the store is back."""
     row, failure = run.live()[0], run.failure or cause
     steps = sorted({*run.steps.flight, *run.unwritten})
@@ -36,7 +36,7 @@ def give_back(run: Attempt, cause: BaseException | None = None) -> None:
     _hand_over(run, row, [*entries, *([taken_over()] if run.unsure else [])], failure)
 
 
-def give_back_unopened(run: Attempt, row: RunRow, cause: BaseException) -> None:
+def release_unopened(run: Attempt, row: RunRow, cause: BaseException) -> None:
     """Release a run that could not be opened. Records that the last process died, which would be lost otherwise."""
     if run.buried:
         return  # it has ended, and no process holds it
@@ -56,7 +56,7 @@ def _hand_over(run: Attempt, row: RunRow, entries: Sequence[Entry], cause: BaseE
 
 def _is_left_to_workers(run: Attempt, row: RunRow) -> bool:
     """Whether a message must wake the run: a worker executes it outside of queues, so it has neither a queue entry nor a dead owner."""
-    return run.ear is not None and run.options.held is None and not run.options.driven and row.status == Status.RUNNING
+    return run.stop_flag is not None and run.options.held is None and not run.options.driven and row.status == Status.RUNNING
 
 
 def _write(store: BaseStore, row: RunRow, entries: Sequence[Entry], wakes: bool) -> None:
