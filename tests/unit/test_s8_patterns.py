@@ -71,7 +71,7 @@ def test_S8_a_pattern_that_cannot_be_followed_is_refused_when_the_gate_is_made(p
     began = time.process_time()
     with pytest.raises(InvalidArgument, match=r"schema\.pattern") as caught:
         to_schema({"pattern": pattern})
-    assert "without back references" in caught.value.remedy
+    assert "without back references" in caught.value.message
     stored = check({"pattern": pattern}, "aaaa")  # by a hostile store, or by an older version
     assert stored is not None
     assert "cannot be tested" in stored
