@@ -204,7 +204,7 @@ def test_all_faults_of_a_file_are_listed_at_once() -> None:
         ("durabilty = 1\n", "there is no key 'durabilty'; did you mean durability?"),
         ("zzz = 1\n", "there is no key 'zzz'; allowed: enabled, store, preset"),
         ("[compression]\ncodek = 1\n", "compression has no key 'codek'; did you mean codec?"),
-        ('compression = "zstd"\n', "compression is a table; allowed: compression.codec, compression.level"),
+        ('compression = "zstd"\n', "compression must be a table; allowed: compression.codec, compression.level"),
         ("[enabled]\nx = 1\n", "enabled = {'x': 1} is not allowed; allowed: true, false"),
         ('"a.b" = 1\n', "there is no key 'a.b'"),
     ],
