@@ -41,7 +41,7 @@ def field(*, default_factory: Callable[[], Any] | None = None, repr: bool = True
 def _refuse(self: Shape, name: str, value: object = None) -> NoReturn:
     from dataclasses import FrozenInstanceError
 
-    raise FrozenInstanceError(f"cannot change field {name!r} of a frozen {type(self).__qualname__}")
+    raise FrozenInstanceError(f"cannot change field {name!r} of a {type(self).__qualname__}")
 
 
 def _make_first(self: Shape, *args: Any, **kwargs: Any) -> None:

@@ -28,7 +28,8 @@ def new_id(length: int = 12) -> str:
 def check_id(run: str) -> str:
     if not isinstance(run, str) or not _ID.fullmatch(run):
         raise InvalidArgument(
-            f"a run id must have 1 to 200 characters, begin with a letter or digit, and have no @, ~, spaces or control characters, got {run!r:.100}"
+            f"invalid run id {run!r:.100}: it must have 1 to 200 characters, begin with a letter or digit, "
+            "and contain no @, ~, spaces or control characters"
         )
     return run
 
@@ -37,7 +38,8 @@ def check_tag(name: str, what: str = "tag") -> str:
     """Check a tag, or another name with the same rules."""
     if not isinstance(name, str) or not _TAG.fullmatch(name):
         raise InvalidArgument(
-            f"a {what} must have 1 to 100 characters, begin with a letter, and have no @, ~, spaces or control characters, got {name!r:.100}"
+            f"invalid {what} {name!r:.100}: it must have 1 to 100 characters, begin with a letter, "
+            "and contain no @, ~, spaces or control characters"
         )
     return name
 

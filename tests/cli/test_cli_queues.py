@@ -57,7 +57,7 @@ def test_a_workflow_that_only_workers_know_is_enqueued_by_its_name_and_said_so(e
         ((f"{PROGRAMS}:nothing",), "has no 'nothing'"),
         (("nowhere.py:flow",), "nowhere.py' [E104]"),
         (("hello", "queue=x", *IMPORT), "an argument named queue cannot be given by its name"),
-        (("hello", "--queue", "a b", *IMPORT), "is no name of a queue"),
+        (("hello", "--queue", "a b", *IMPORT), "invalid name of a queue"),
         (("hello", "--delay", "soon", *IMPORT), "is no time span"),
         (("hello", "--priority", "9999999999", *IMPORT), "is no whole number"),
         (("hello", "--id", "a b", *IMPORT), "a b"),

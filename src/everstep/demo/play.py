@@ -69,7 +69,7 @@ class _Play:
         self._head(1, "An agent at work: each step is on disk when it returns")
         self._voice.dim(f"Asked: {agent.QUESTION}")
         child = self._child("start", RUN, DOOMED)
-        self._voice.dim(f"Process {child.pid}. The model is a script, but it takes time and has a price like a real one.")
+        self._voice.dim(f"Process {child.pid}. The model is a script, but it takes time and has a price.")
         self._voice.follow(child.news())
         self._voice.thinking(DOOMED)
         time.sleep(SUSPENSE)
@@ -99,7 +99,7 @@ class _Play:
 
     def _compare(self, undisturbed: Child, answer: str) -> Compared:
         self._head(3, "Is the answer the same?")
-        self._voice.dim(f"Process {undisturbed.pid} did the same work at the same time, in the same file, and was not killed.")
+        self._voice.dim(f"Process {undisturbed.pid} did the same work in the same file and was not killed.")
         other = undisturbed.end()["answer"]
         same, equal = answer == other, self._store.load(RUN) == self._store.load(UNDISTURBED)
         self._voice.figures(
@@ -133,7 +133,7 @@ class _Play:
         whole = self._store.verify("full").ok
         self._voice.figures(
             ("full copies", f"{size(copies):>8}  the states of {plural(len(refs), 'checkpoint')} as JSON"),
-            ("stored", f"{size(sizes.stored):>8}  the same states and the results of all steps: {copies / sizes.stored:.1f} times less"),
+            ("stored", f"{size(sizes.stored):>8}  these and all step results: {copies / sizes.stored:.1f} times less"),
             ("verified", self._voice.yes(whole)),
         )
         return sizes, whole
