@@ -26,6 +26,7 @@ from benchmarks.options import Options
 from benchmarks.process import TIMEOUT, Failed, environment
 from benchmarks.table import Bar, Line
 from benchmarks.upkeep import Outside, waits
+from everstep.backends.contract.core import Outcome
 from everstep.errors import EverstepError
 
 AT_ONCE = 2_000
@@ -67,9 +68,9 @@ def write(url: str, count: int) -> None:
     left = threading.Semaphore(AT_ONCE)
     problems: list[BaseException] = []
 
-    def done(error: BaseException | None) -> None:
-        if error is not None:
-            problems.append(error)
+    def done(outcome: Outcome) -> None:
+        if isinstance(outcome, BaseException):
+            problems.append(outcome)
         left.release()
 
     with everstep.open(url) as store:

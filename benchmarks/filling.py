@@ -5,16 +5,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable
 
-from everstep.backends.contract.core import Backend, Commit
+from everstep.backends.contract.core import Backend, Commit, Outcome
 
 
 def submit_all(backend: Backend, commits: Iterable[Commit]) -> None:
     """Submit all and wait until the last one is settled; raises the first error."""
     settled, errors = threading.Semaphore(0), []
 
-    def done(error: BaseException | None) -> None:
-        if error is not None:
-            errors.append(error)
+    def done(outcome: Outcome) -> None:
+        if isinstance(outcome, BaseException):
+            errors.append(outcome)
         settled.release()
 
     submitted = 0

@@ -2,7 +2,7 @@
 
 Ours, dbos and langgraph's PostgresSaver run one after the other in alternating rounds, each in a process and a database of its own, with the
 same numbers of threads and of asyncio tasks. The bar holds the best setting of ours against the best of dbos, whichever they are. How each is
-set up stands in its file in `peers/`.
+set up is in its file in `peers/`.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ class Places:
         for store in self._opened:
             store.close()
         if self.kind == "memory":
-            from everstep.backends.memory import backend as memory
+            from everstep.backends.memory import data as memory
 
             memory._named.pop(self._url.removeprefix("memory://"), None)
 

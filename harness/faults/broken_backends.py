@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from everstep.backends.contract.core import Backend, Commit, Done
+from everstep.backends.contract.core import Backend, Commit, Committed, Done
 from everstep.errors import Conflict, LostLease
 from everstep.records import Kind, RunRow, Worker, make_record
 
@@ -27,16 +27,15 @@ class Wrapper:
 class Unfenced(Wrapper):
     """A commit that ignores the epoch: it is added on top of the current head, as a saver without fencing does."""
 
-    def commit(self, commit: Commit) -> None:
+    def commit(self, commit: Commit, *others: Commit) -> Committed:
         while True:
             try:
-                return self._backend.commit(self._on_top(commit))
+                return self._backend.commit(self._on_top(commit), *map(self._on_top, others))
             except (LostLease, Conflict):  # another process wrote between the read of the head and the commit
                 continue
 
     def submit(self, commit: Commit, done: Done) -> None:
-        self.commit(commit)
-        done(None)
+        done(self.commit(commit))
 
     def _on_top(self, commit: Commit) -> Commit:
         stored = self._backend.run(commit.run.id) if commit.was is not None else None
@@ -61,7 +60,22 @@ def _rebased(commit: Commit, stored: RunRow) -> Commit:
         row.checkpoints += r.kind == Kind.CHECKPOINT
         row.head_seq += 1
         body = r.body or b""
-        made = make_record(row.head_digest, r.run, row.head_seq, r.kind, row.epoch, r.at, row.checkpoints, body, r.note, r.tags, r.meta)
+        made = make_record(
+            row.head_digest,
+            r.run,
+            row.key,
+            row.head_seq,
+            r.kind,
+            row.epoch,
+            r.at,
+            row.checkpoints,
+            body,
+            r.note,
+            r.tags,
+            r.meta,
+            r.own,
+            r.labels,
+        )
         row.head_digest = made.digest
         records.append(made)
     return Commit(row.sealed(status=commit.run.status), stored, records, commit.chunks, commit.letters, commit.read)
@@ -78,12 +92,12 @@ class Forgetful(Wrapper):
         self._write()
         return super().__getattr__(name)
 
-    def commit(self, commit: Commit) -> None:
+    def commit(self, commit: Commit, *others: Commit) -> Committed:
         self._write()
-        if commit.was is None:
-            self._backend.commit(commit)
-        else:
-            self._kept = commit
+        if commit.was is None or others:
+            return self._backend.commit(commit, *others)
+        self._kept = commit
+        return Committed(len(self._backend.letters(commit.run.id)))
 
     def _write(self) -> None:
         kept, self._kept = self._kept, None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import everstep
-from everstep.backends.contract.core import Commit
+from everstep.backends.contract.core import Commit, Committed
 from everstep.backends.sqlite.transaction import Transaction
 from everstep.errors import StoreFailed, StoreFull
 from harness.faults.disk.retrying_program import Patient
@@ -20,13 +20,13 @@ class Hasty(Workload):
         backend: Any = store.backend
         commit, late = backend.commit, list[Commit]()
 
-        def commit_later(asked: Commit) -> None:
+        def commit_later(asked: Commit) -> Any:
             while late:
                 commit(late.pop())
             if asked.run.worker is None or asked.was is None:
-                commit(asked)
-            else:
-                late.append(asked)
+                return commit(asked)
+            late.append(asked)
+            return Committed(len(backend.letters(asked.run.id)))
 
         backend.commit = commit_later
         return store
@@ -63,11 +63,11 @@ class Optimist(Patient):
         backend: Any = store.backend
         commit = backend.commit
 
-        def commit_somehow(asked: Commit) -> None:
+        def commit_somehow(asked: Commit) -> Any:
             try:
-                commit(asked)
+                return commit(asked)
             except StoreFull:
-                return
+                return Committed(0)
 
         backend.commit = commit_somehow
         return store
@@ -81,9 +81,9 @@ class Liar(Patient):
         backend: Any = store.backend
         commit = backend.commit
 
-        def commit_and_deny(asked: Commit) -> None:
+        def commit_and_deny(asked: Commit) -> Any:
             try:
-                commit(asked)
+                return commit(asked)
             except StoreFailed as error:
                 error.written = "no"
                 raise

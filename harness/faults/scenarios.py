@@ -1,10 +1,10 @@
-"""What is tried under kills and disk errors: the whole workload, and each thing that a store does at rare moments, on its own.
+"""Scenarios under kills and disk errors: the whole workload, and each rare action of a store on its own.
 
     work         all sessions of the workload, from no file at all to the end; with a fork, a prune and a gc
     recovery     the next open after a kill in the middle of work
     compact      the whole store rewritten
     repair       a new store written from a damaged one
-    migration    the first open of a store of an older format, where the source tree has such stores
+    migration    the first open of a store of an older format, one that is made for it (`format_0`)
 
 `broken_by_kills` and `broken_by_errors` are stores that break a promise on purpose, for the canaries.
 """
@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import everstep
+from harness.faults import format_0
 from harness.faults.broken_programs import Hasty, Liar, Optimist, Twofold
 from harness.faults.damage import repairs
 from harness.faults.damage.repairs import contents
@@ -31,7 +32,6 @@ from harness.faults.verdict import Verdict, judge, leftovers
 from harness.faults.workload import Workload
 
 OPTIONS: dict[str, Any] = {"wal_bytes": 300_000}  # grows in two slices, not in sixteen
-OLD_STORES = Path("tests/migration")
 
 
 def play(folder: Path, seed: int, program: type[Workload] = Workload, **options: Any) -> list[str]:
@@ -49,8 +49,8 @@ def all_scenarios(seed: int, patient: bool = False) -> list[Scenario]:
         found.append(Scenario(f"recovery after call {call}", _reopen, judged, partial(_die_at, seed=seed, call=call)))
     found.append(Scenario("compact", _compact, judged, partial(play, seed=seed)))
     found.append(Scenario("repair", repairs.act, repairs.judge, partial(_damage, seed=seed)))
-    for store in sorted(OLD_STORES.glob("format-*.db")):
-        found.append(Scenario(f"migration of {store.stem}", _reopen, _judge_migrated, partial(_copy_old, store)))
+    format_0.register()
+    found.append(Scenario("migration", _reopen, _judge_migrated, _make_old))
     if not patient:
         return found
     return [_patient(scenario, seed, stops) for scenario in found for stops in (False, True)]
@@ -92,10 +92,11 @@ def _compact(folder: Path) -> None:
         store.gc(compact=True)
 
 
-def _copy_old(store: Path, folder: Path) -> None:
+def _make_old(folder: Path) -> None:
     for part in ("store", "whole"):
         (folder / part).mkdir()
-        shutil.copyfile(store, folder / part / "store.db")
+    format_0.make(folder / "store" / "store.db")
+    shutil.copyfile(folder / "store" / "store.db", folder / "whole" / "store.db")
     with everstep.open(folder / "whole" / "store.db") as migrated:
         (folder / "expected").write_text(json.dumps(contents(migrated)))
     shutil.rmtree(folder / "whole")

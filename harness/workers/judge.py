@@ -14,6 +14,7 @@ from everstep.errors import EverstepError
 from everstep.records import Kind, Record, Status
 from everstep.runtime.outcome import recorded
 from everstep.store.journal.entries import said_in
+from everstep.store.load import unproved
 from everstep.store.refs import find_run
 from harness.workers import ledger as ledgers
 from harness.workers.ledger import Line
@@ -56,7 +57,7 @@ def judge(store: Store, path: Path, runs: list[str], steps: int, killed: set[int
 def _judge_run(
     store: Store, run: str, steps: int, lines: dict[tuple[str, str], list[Line]], killed: set[int] | None, verdict: Verdict
 ) -> None:
-    records = store.backend.records(run, 1, _LAST, (Kind.STATUS.value, Kind.STEP.value))
+    records = unproved(store.backend, run, 1, _LAST, (Kind.STATUS.value, Kind.STEP.value))
     ends = [said_in(record)["status"] for record in records if record.kind == Kind.STATUS and said_in(record)["status"] != Status.RUNNING]
     tokens = _result(store, run)
     if ends.count(Status.SUCCEEDED) != 1 or not isinstance(tokens, list) or len(tokens) != steps:

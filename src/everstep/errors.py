@@ -36,7 +36,9 @@
     │   ├── ForeignWal      E412  the WAL beside the store belongs to another file
     │   ├── UnsuitableEncoding E415  the database cannot hold every text
     │   ├── HistoryChanged  E416  an events cursor belongs to a history that is gone
-    │   └── SecondPath      E417  the store's file is reached by two paths
+    │   ├── SecondPath      E417  the store's file is reached by two paths
+    │   ├── MissingCapability E418  the store's backend cannot do that
+    │   └── WrongSeal       E419  the digests of the store were made with another key
     ├── Damaged             E500  stored bytes are not what was saved
     │   ├── DamagedRecord   E501
     │   ├── DamagedChunk    E502
@@ -377,6 +379,17 @@ class UnknownBackend(StoreError):
     remedy = "Use a path, sqlite:///path, postgresql://user@host/database or memory://."
 
 
+class MissingCapability(StoreError, AttributeError):
+    """The backend of a store lacks a part of the contract that this needs. An AttributeError too, so that `hasattr` tells what is missing."""
+
+    code = "E418"
+    remedy = "Use a store in SQLite (a path) or PostgreSQL, or a backend that has this capability."
+
+    def __init__(self, url: str, capability: str):
+        self.capability = capability
+        super().__init__(f"the backend of {url} does not have the capability {capability!r}, which this needs", written="no")
+
+
 class RolledBack(StoreError):
     """The store is older than what was seen of it on this machine."""
 
@@ -419,6 +432,13 @@ class HistoryChanged(StoreError):
 
     code = "E416"
     remedy = "Read all events again with store.events(after=0), and skip those that were handled before."
+
+
+class WrongSeal(StoreError):
+    """The digests of the store were made with another key, or without one."""
+
+    code = "E419"
+    remedy = "Open it with the key that it was made with. Nothing was changed."
 
 
 class SecondPath(StoreError):

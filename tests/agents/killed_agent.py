@@ -52,19 +52,20 @@ def deadly(backend: Any, number: int, when: str) -> list[int]:
         if mine == number and when == now:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    def deadly_commit(given: Any) -> None:
+    def deadly_commit(given: Any) -> Any:
         made[0] = mine = made[0] + 1
         reached(mine, "before")
-        commit(given)
+        found = commit(given)
         reached(mine, "after")
+        return found
 
     def deadly_submit(given: Any, done: Any) -> None:
         made[0] = mine = made[0] + 1
         reached(mine, "before")
 
-        def over(error: BaseException | None) -> None:
+        def over(outcome: Any) -> None:
             reached(mine, "after")
-            done(error)
+            done(outcome)
 
         submit(given, over)
 

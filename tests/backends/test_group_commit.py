@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from everstep.backends import group_commit
-from everstep.backends.contract.core import Backend, Commit
+from everstep.backends.contract.core import Backend, Commit, Committed, Outcome
 from everstep.backends.postgres.backend import PostgresBackend
 from everstep.backends.sqlite.backend import SqliteBackend
 from everstep.backends.sqlite.transaction import Transaction
@@ -34,13 +34,13 @@ def a_run(backend: Backend, name: str) -> RunRow:
     return row
 
 
-class Heard(list[BaseException | None]):
+class Heard(list[Outcome]):
     """What a callback was told; the first time there was no memory to tell it."""
 
     def __init__(self) -> None:
         self.failed = 0
 
-    def done(self, error: BaseException | None) -> None:
+    def done(self, error: Outcome) -> None:
         if not self.failed:
             self.failed = 1
             raise MemoryError
@@ -51,7 +51,7 @@ def test_a_callback_for_which_there_was_no_memory_is_made_and_the_handle_writes_
     commit, heard = next_commit(a_run(backend, "r"), b"x"), Heard()
     backend.submit(commit, heard.done)
     assert until(lambda: bool(heard))
-    assert (heard, heard.failed) == ([None], 1)
+    assert (heard, heard.failed) == ([Committed(0)], 1)
     assert backend.run("r") == commit.run
     with pytest.raises(StoreFailed, match="memory ran out") as refused:
         a_run(backend, "s")
@@ -62,7 +62,7 @@ def test_a_callback_that_raises_is_reported_and_made_once(backend: Backend, monk
     reported: list[Any] = []
     monkeypatch.setattr("sys.excepthook", lambda *problem: reported.append(problem[1]))
 
-    def done(_error: BaseException | None) -> None:
+    def done(_error: Outcome) -> None:
         raise ValueError("mine")
 
     row = a_run(backend, "r")
@@ -87,7 +87,7 @@ class Full(list[Any]):
 def test_a_request_that_finds_no_room_in_the_batch_is_refused_and_not_lost(backend: Backend) -> None:
     row = a_run(backend, "r")
     backend._writer._batch.requests = Full()  # type: ignore[attr-defined]
-    heard = list[BaseException | None]()
+    heard = list[Outcome]()
     backend.submit(next_commit(row, b"x"), heard.append)
     assert until(lambda: bool(heard))
     assert [type(error) for error in heard] == [StoreFailed]
@@ -124,7 +124,7 @@ def test_what_an_interrupted_close_did_not_write_is_told_so(tmp_path: Path, monk
         if interruptions and late:
             raise interruptions.pop()
 
-    heard: list[BaseException | None] = []
+    heard: list[Outcome] = []
     monkeypatch.setattr(Transaction, "flush", interrupted)
     monkeypatch.setattr(writer, "_seen", seen)
     monkeypatch.setattr(writer._thread, "wake", lambda: None)
@@ -133,7 +133,7 @@ def test_what_an_interrupted_close_did_not_write_is_told_so(tmp_path: Path, monk
     backend.submit(commit, heard.append)
     with pytest.raises(KeyboardInterrupt):
         writer.close()
-    assert [type(error) for error in heard] == [type(None) if late else StoreClosed]
+    assert [type(error) for error in heard] == [Committed if late else StoreClosed]
     backend.close()
     with_it = SqliteBackend(tmp_path / "s.db")
     assert with_it.run("r") == (commit.run if late else row)
@@ -162,15 +162,15 @@ def test_an_interrupted_commit_of_one_acknowledges_no_other(tmp_path: Path, monk
     monkeypatch.setattr(writer, "_seen", interrupted)
     monkeypatch.setattr(writer._thread, "wake", lambda: None)
     monkeypatch.setattr(writer._thread._service, "_every", PATIENCE)
-    heard: dict[str, BaseException | None] = {}
+    heard: dict[str, Outcome] = {}
     for commit in commits[:2]:
         backend.submit(commit, lambda error, name=commit.run.id: heard.update({name: error}))
     with pytest.raises(KeyboardInterrupt):
         backend.commit(commits[2])
-    assert heard == {"a": None}
+    assert heard == {"a": Committed(0)}
     assert [backend.run(row.id) for row in rows] == [commits[0].run, rows[1], rows[2]]
     a_run(backend, "d")  # who comes next leads what was left
-    assert heard == {"a": None, "b": None}
+    assert heard == {"a": Committed(0), "b": Committed(0)}
     assert [backend.run(row.id) for row in rows] == [commits[0].run, commits[1].run, rows[2]]
     backend.close()
 
@@ -179,7 +179,7 @@ def test_a_second_ctrl_c_while_the_first_is_dealt_with_leaves_the_lock_free(tmp_
     backend = SqliteBackend(tmp_path / "s.db")
     rows = [a_run(backend, name) for name in "ab"]
     writer, commits = backend._writer, [next_commit(row, b"x") for row in rows]
-    heard: list[BaseException | None] = []
+    heard: list[Outcome] = []
 
     def interrupted(*_given: Any) -> None:
         raise KeyboardInterrupt
@@ -193,7 +193,7 @@ def test_a_second_ctrl_c_while_the_first_is_dealt_with_leaves_the_lock_free(tmp_
         with pytest.raises(KeyboardInterrupt):
             backend.commit(commits[0])
     a_run(backend, "c")  # the next leader undoes the transaction and writes the rest of the batch
-    assert heard == [None]
+    assert heard == [Committed(0)]
     assert [backend.run(row.id) for row in rows] == [rows[0], commits[1].run]
     backend.close()
 
@@ -222,7 +222,7 @@ def test_an_interrupted_sleeper_takes_its_work_with_it(tmp_path: Path, monkeypat
 
 def test_threads_that_commit_beside_deferred_ones_lose_none(backend: Backend) -> None:
     rows = {f"r{i}": a_run(backend, f"r{i}") for i in range(8)}
-    heard: list[BaseException | None] = []
+    heard: list[Outcome] = []
 
     def drive(name: str) -> None:
         for i in range(25):
@@ -239,7 +239,7 @@ def test_threads_that_commit_beside_deferred_ones_lose_none(backend: Backend) ->
     for thread in threads:
         thread.join(PATIENCE)
     assert until(lambda: len(heard) == 8 * 16)
-    assert set(heard) == {None}
+    assert set(heard) == {Committed(0)}
     assert [backend.run(name) for name in rows] == list(rows.values())
 
 
@@ -254,9 +254,9 @@ def test_a_lock_that_the_thread_could_not_let_go_is_let_go(tmp_path: Path, monke
         release(owner, waiters)
 
     monkeypatch.setattr(writer, "_release", without_memory)
-    commit, heard = next_commit(row, b"x"), list[BaseException | None]()
+    commit, heard = next_commit(row, b"x"), list[Outcome]()
     backend.submit(commit, heard.append)
-    assert until(lambda: heard == [None])
+    assert until(lambda: heard == [Committed(0)])
     closing = threading.Thread(target=backend.close, daemon=True)  # waits for the lock, with nothing queued
     closing.start()
     closing.join(PATIENCE)

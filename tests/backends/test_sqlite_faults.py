@@ -11,7 +11,7 @@ import apsw
 import pytest
 from children import Child, finish
 
-from everstep.backends.contract.core import Commit, Query
+from everstep.backends.contract.core import Commit, Committed, Outcome, Query
 from everstep.backends.sqlite.backend import SqliteBackend
 from everstep.backends.sqlite.transaction import Transaction
 from everstep.errors import Damaged, EverstepError, InvalidArgument, StoreBusy, StoreFull
@@ -96,10 +96,10 @@ def test_a_commit_that_does_not_fit_does_not_fail_those_that_wait_with_it(tmp_pa
     transaction = backend._writer._transaction
     assert transaction is not None
     transaction.connection.execute("PRAGMA max_page_count = 60")
-    results: dict[int, BaseException | None] = {}
+    results: dict[int, Outcome] = {}
     finished = threading.Semaphore(0)
 
-    def settle(i: int) -> Callable[[BaseException | None], None]:
+    def settle(i: int) -> Callable[[Outcome], None]:
         return lambda error: (results.__setitem__(i, error), finished.release())[0]
 
     with backend._writer.alone():
@@ -107,7 +107,7 @@ def test_a_commit_that_does_not_fit_does_not_fail_those_that_wait_with_it(tmp_pa
             backend.submit(next_commit(row, bytes(500_000 if i == 3 else 10)), settle(i))
     for _ in rows:
         assert finished.acquire(timeout=30)
-    assert {i: type(error) for i, error in results.items() if error is not None} == {3: StoreFull}
+    assert {i: type(error) for i, error in results.items() if not isinstance(error, Committed)} == {3: StoreFull}
     assert [len(backend.records(row.id, 0, 9)) for row in rows] == [1, 1, 1, 0, 1, 1]
     backend.close()
 
@@ -250,10 +250,10 @@ def test_an_interrupted_leader_loses_nobodys_work_but_its_own(tmp_path: Path, mo
     rows = [new_run() for _ in range(4)]
     for row in rows:
         backend.commit(Commit(row, None))
-    results: list[BaseException | None] = []
+    results: list[Outcome] = []
     settled = threading.Semaphore(0)
 
-    def done(error: BaseException | None) -> None:
+    def done(error: Outcome) -> None:
         results.append(error)
         settled.release()
 
@@ -278,7 +278,7 @@ def test_an_interrupted_leader_loses_nobodys_work_but_its_own(tmp_path: Path, mo
     backend.submit(Commit(new_run(), None), done)
     for _ in range(4):
         assert settled.acquire(timeout=30)
-    assert results == [None] * 4
+    assert results == [Committed(0)] * 4
     assert [len(backend.records(row.id, 0, 9)) for row in rows] == [0, 1, 1, 1]
     backend.commit(next_commit(rows[0]))
     backend.close()

@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from everstep.backends import owned_lock
-from everstep.backends.contract.core import Commit
+from everstep.backends.contract.core import Commit, Committed, Outcome
 from everstep.backends.owned_lock import Guest, OwnedLock
 from everstep.backends.sqlite.backend import SqliteBackend
 from everstep.backends.sqlite.files.wal import GROW_AFTER, MERGE_FRAMES
 from everstep.backends.sqlite.writer import Writer
 from everstep.errors import StoreBusy, StoreFailed
 from everstep.runtime.engine.leases import Keeper
+from everstep.store.store import BaseStore
 from everstep.testing.rows import new_run, next_commit
 from everstep.testing.waiting import until
 
@@ -144,11 +145,11 @@ def test_a_lack_of_memory_inside_the_writer_ends_the_handle_and_nobody_waits(
     if nor_undone:
         assert writer._transaction is not None
         monkeypatch.setattr(writer._transaction, "rollback", OneFailure(lambda: None))
-    settled: list[BaseException | None] = []
+    settled: list[Outcome] = []
     commit = next_commit(row, b"x")
     backend.submit(commit, settled.append)
     assert until(lambda: bool(settled))
-    assert [type(error) for error in settled] == [type(None) if written else StoreFailed]
+    assert [type(error) for error in settled] == [Committed if written else StoreFailed]
     assert backend.run("r") == (commit.run if written else row)
     with pytest.raises(StoreFailed, match="memory ran out inside the writer") as refused:
         backend.commit(Commit(new_run("s"), None))
@@ -210,7 +211,7 @@ def test_leases_are_renewed_after_a_moment_without_memory(tmp_path: Path, monkey
     backend.commit(Commit(new_run("r"), None))
     failing = OneFailure(backend.renew)
     monkeypatch.setattr(backend, "renew", failing)
-    keeper = Keeper(backend, ttl=0.06)
+    keeper = Keeper(BaseStore(backend), ttl=0.06)
     row = keeper.acquire("r")
     assert until(lambda: failing.worked > 2)
     keeper.release(row)
@@ -249,7 +250,7 @@ def test_where_no_thread_is_to_be_had_a_commit_was_not_made_and_the_next_one_is(
     backend = SqliteBackend(tmp_path / "s.db")
     row = new_run("r")
     backend.commit(Commit(row, None))
-    commit, settled = next_commit(row, b"x"), list[BaseException | None]()
+    commit, settled = next_commit(row, b"x"), list[Outcome]()
 
     def no_thread(*_given: Any) -> None:
         raise RuntimeError("can't start new thread")
@@ -262,5 +263,5 @@ def test_where_no_thread_is_to_be_had_a_commit_was_not_made_and_the_next_one_is(
     assert (raised.value.written, raised.value.code) == ("no", "E407")
     backend.submit(commit, settled.append)
     assert until(lambda: bool(settled))
-    assert settled == [None]
+    assert settled == [Committed(0)]
     backend.close()

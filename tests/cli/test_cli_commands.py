@@ -12,8 +12,10 @@ import pytest
 from cli_helpers import LONG, PROGRAMS, Called, Shop, ended, plain
 
 import everstep
+from everstep.backends.sqlite.files import format as sqlite_format
 from everstep.cli.main import COMMANDS
 from everstep.snapshot import saver
+from harness.faults import format_0
 
 ISO = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
 IMPORT = ("--import", str(PROGRAMS))
@@ -598,17 +600,19 @@ def test_migrate_looks_first(shop: Shop) -> None:
     assert data["dry_run"] is True
 
 
-def test_migrate_brings_an_old_store_up(empty: Shop) -> None:
-    old = Path(__file__).parents[1] / "migration" / "format-1.db"
+def test_migrate_brings_an_old_store_up(empty: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite_format, "OLDER", {})
+    format_0.register()
     place = empty.folder / "old.db"
-    place.write_bytes(old.read_bytes())
-    place.chmod(0o600)
+    format_0.make(place)
+    before = place.read_bytes()
     said = empty.json("migrate", "--dry-run", "--store", "old.db")
-    assert said["from"] == 1
-    assert place.read_bytes() == old.read_bytes()
+    assert (said["from"], said["to"]) == (0, 1)
+    assert empty.call("migrate", "--dry-run", "--store", "old.db").ok().err == "format 0 would become format 1\n"
+    assert place.read_bytes() == before
     done = empty.json("migrate", "--store", "old.db")
-    assert (done["from"], done["to"]) == (1, said["to"])
-    assert empty.json("migrate", "--store", "old.db")["from"] == said["to"]
+    assert (done["from"], done["to"]) == (0, 1)
+    assert empty.json("migrate", "--store", "old.db")["from"] == 1
 
 
 @pytest.mark.parametrize(

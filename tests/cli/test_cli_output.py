@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import everstep
-from everstep.backends.contract.core import Commit
+from everstep.backends.contract.core import Commit, Outcome
 from everstep.cli.args import times
 from everstep.cli.draw import text
 from everstep.cli.main import COMMANDS
@@ -142,8 +142,8 @@ def write_runs(store: everstep.Store, count: int) -> None:
     """Bare rows with long ids: to take them all through their life would change nothing that a list shows."""
     left, settled = [count], threading.Event()
 
-    def done(error: BaseException | None) -> None:
-        assert error is None
+    def done(outcome: Outcome) -> None:
+        assert not isinstance(outcome, BaseException)
         left[0] -= 1
         if left[0] == 0:
             settled.set()

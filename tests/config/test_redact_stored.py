@@ -14,7 +14,7 @@ import pydantic
 import pytest
 
 import everstep
-from everstep.codec.frame import unwrap
+from everstep.codec.frame import Framer
 from everstep.config.settings import load
 from everstep.errors import BadAnswer, EverstepError, Unstorable
 from everstep.redact import MASK, Redactor
@@ -445,7 +445,7 @@ def test_compressed_content_holds_no_secret_either() -> None:
     for blob in blobs:
         data = blob.encode() if isinstance(blob, str) else blob
         try:
-            data += unwrap(data)
+            data += Framer().unwrap(data)
             opened += 1
         except EverstepError:
             pass

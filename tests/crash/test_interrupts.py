@@ -11,7 +11,7 @@ from types import FrameType
 
 import pytest
 
-from everstep.backends.contract.core import Backend, Commit
+from everstep.backends.contract.core import Backend, Commit, Committed, Outcome
 from everstep.backends.postgres.backend import PostgresBackend
 from everstep.backends.sqlite.backend import SqliteBackend
 from everstep.records import RunRow
@@ -57,7 +57,7 @@ class Beside:
         self._backend = backend
         self._stop = False
         self.rows: dict[str, RunRow] = {}
-        self.heard: dict[str, dict[int, BaseException | None]] = {}
+        self.heard: dict[str, dict[int, Outcome]] = {}
         self.sent: dict[str, int] = {}
         self._threads = [threading.Thread(target=self._drive, args=(f"beside-{i}", i % 2 == 1)) for i in range(BESIDE)]
         for thread in self._threads:
@@ -112,7 +112,7 @@ def test_ctrl_c_at_any_moment_of_a_commit_leaves_it_made_or_not_and_harms_nobody
     assert 0 < made < interrupted, "it was interrupted on both sides of COMMIT"
     assert backend.run("mine") == row
     until(lambda: all(len(beside.heard[name]) == sent for name, sent in beside.sent.items()), "all that was handed over is settled")
-    assert {error for heard in beside.heard.values() for error in heard.values()} <= {None}
+    assert {error for heard in beside.heard.values() for error in heard.values()} <= {Committed(0)}
     assert {name: backend.run(name) for name in beside.rows} == beside.rows
     for name, last in beside.rows.items():
         assert [record.seq for record in backend.records(name, 1, last.head_seq)] == list(range(1, last.head_seq + 1))
@@ -123,7 +123,7 @@ def test_ctrl_c_at_any_moment_of_handing_over_settles_what_was_handed_over(backe
     rng = random.Random(8)
     interrupted = 0
     beside = Beside(backend)
-    told: dict[str, list[BaseException | None]] = {}
+    told: dict[str, list[Outcome]] = {}
     try:
         while interrupted < TIMES:
             row = new_run(f"mine-{len(told)}")
@@ -143,4 +143,4 @@ def test_ctrl_c_at_any_moment_of_handing_over_settles_what_was_handed_over(backe
     until(lambda: backend.run("last") is not None)
     for name, heard in told.items():
         assert len(heard) <= 1, name
-        assert (heard == [None]) == (backend.run(name) is not None), (name, heard)
+        assert (heard == [Committed(0)]) == (backend.run(name) is not None), (name, heard)

@@ -54,6 +54,12 @@ class Array:
     data: bytes
 
 
+PARTS = {
+    "chunks": 1, "run_tags": 2, "run_meta": 2, "tags": 4, "letters": 8, "feed": 16, "pruned": 32, "bases": 32, "tombstones": 64, "facts": 128,
+    "tasks": 256, "starts": 256, "ticks": 256,
+}  # fmt: skip
+
+
 @dataclass
 class Seen:
     """What the reader met, so that the test can tell that all of the format was exercised."""
@@ -205,13 +211,20 @@ class Store:
     def __init__(self, path: Path):
         self.seen = Seen()
         self.file = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
-        if self.file.pragma("application_id") != 0x45565354 or self.file.pragma("user_version") != 4:
-            raise Bad("not a store of format 4")
+        if self.file.pragma("application_id") != 0x45565354 or self.file.pragma("user_version") != 1:
+            raise Bad("not a store of format 1")
 
     def rows(self, sql: str, *values: Any) -> list[dict[str, Any]]:
         cursor = self.file.cursor()
         cursor.row_trace = lambda c, row: dict(zip([d[0] for d in c.get_description()], row, strict=True))
         return list(cursor.execute(sql, values))
+
+    def table(self, name: str) -> list[dict[str, Any]]:
+        """All rows of a table; none of one whose part was not made."""
+        (manifest,) = self.rows("SELECT parts FROM manifest")
+        made = bool(manifest["parts"] & PARTS[name])
+        assert made is bool(self.rows("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?", name))
+        return self.rows(f"SELECT * FROM {name}") if made else []
 
     def run(self, name: str) -> dict[str, Any]:
         (row,) = self.rows("SELECT * FROM runs WHERE id = ?", name)
@@ -229,12 +242,12 @@ class Store:
 
     def prove_manifest(self) -> None:
         (manifest,) = self.rows("SELECT * FROM manifest")
-        runs, tags = self.rows("SELECT * FROM runs"), self.rows("SELECT * FROM tags")
+        runs, tags = self.rows("SELECT * FROM runs"), self.table("tags")
         for row in runs:
             assert self.check_of(row) == row["check"]
         for tag in tags:
             assert sha256(pack([tag["key"], tag["name"], tag["number"], tag["at"]])).digest() == tag["check"]
-        marks, bases, tombstones = (self.rows(f"SELECT * FROM {table}") for table in ("pruned", "bases", "tombstones"))
+        marks, bases, tombstones = (self.table(table) for table in ("pruned", "bases", "tombstones"))
         for m in marks:
             ranges, numbers = msgpack.unpackb(m["ranges"]), msgpack.unpackb(m["numbers"])
             assert sha256(pack([m["key"], ranges, m["freed"], m["at"], numbers])).digest() == m["check"]
@@ -243,10 +256,10 @@ class Store:
         for t in tombstones:
             names = "pk id key family created_at at head_seq head_digest checkpoints"
             assert sha256(pack([t[name] for name in names.split()])).digest() == t["check"]
-        facts = self.rows("SELECT * FROM facts")
+        facts = self.table("facts")
         for fact in facts:
             assert sha256(pack([fact["name"], fact["value"]])).digest() == fact["check"]
-        parts = [*runs, *tags, *self.rows("SELECT * FROM letters"), *marks, *bases, *tombstones, *facts]
+        parts = [*runs, *tags, *self.table("letters"), *marks, *bases, *tombstones, *facts]
         total = sum(int.from_bytes(part["check"], "big") for part in parts) % 2**256
         forgotten = [pk for fact in facts if fact["name"].startswith("deleted:") for pk in listed(fact["value"])]
         assert sorted([*(part["pk"] for part in [*runs, *tombstones]), *forgotten]) == list(range(1, manifest["next"]))
@@ -272,9 +285,13 @@ class Store:
     @staticmethod
     def digest_of(row: dict[str, Any], seq: int, record: dict[str, Any], before: bytes) -> bytes:
         r = record
-        header = pack([row["id"], seq, r["kind"], r["epoch"], r["at"], r["number"], r["note"], texts(r["tags"]), r["meta"]])
+        checkpoint = r["kind"] == "checkpoint"
+        header = pack([row["key"], seq, r["kind"], r["epoch"], r["at"], r["number"], r["own"] if checkpoint else r["note"]])
+        there = checkpoint and (r["note"], r["tags"], r["meta"]) != (None, None, None)
+        parts = pack([r["note"], texts(r["tags"]), r["meta"]])
+        labels = sha256((r["labels"] or b"") + parts).digest() if there else (r["labels"] or b"") if checkpoint else b""
         body = r["body_digest"] if r["body"] is None else sha256(r["body"]).digest()
-        return sha256(before + header + body).digest()
+        return sha256(before + header + body + labels).digest()
 
     # Bases, references and chunks
 
@@ -314,7 +331,7 @@ class Store:
         row = self.run(name)
         if not 1 <= number <= row["checkpoints"]:
             raise Bad("no such checkpoint")
-        for mark in self.rows("SELECT numbers FROM pruned WHERE run = ?", row["pk"]):
+        for mark in (mark for mark in self.table("pruned") if mark["run"] == row["pk"]):
             if any(first <= number <= last for first, last in msgpack.unpackb(mark["numbers"])):
                 raise Bad("pruned")
         low, high = row["pk"] << 31, row["pk"] << 31 | row["head_seq"]
@@ -348,7 +365,8 @@ class Store:
 
     def added(self, row: dict[str, Any], number: int) -> tuple[int, bytes]:
         """The newest base that pruning added at or before a checkpoint."""
-        found = self.rows("SELECT * FROM bases WHERE run = ? AND number <= ? ORDER BY number DESC LIMIT 1", row["pk"], number)
+        there = [base for base in self.table("bases") if base["run"] == row["pk"] and base["number"] <= number]
+        found = sorted(there, key=lambda base: -int(base["number"]))[:1]
         if not found:
             raise Bad("pruned")
         (base,) = found

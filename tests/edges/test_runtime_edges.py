@@ -14,7 +14,7 @@ import pytest
 from ormsgpack import packb
 
 import everstep
-from everstep.backends.contract.core import Commit
+from everstep.backends.contract.core import Commit, Committed
 from everstep.codec.values import encode
 from everstep.errors import Damaged, InvalidArgument, RunExists, StepTimeout, StoreFull, Waiting
 from everstep.records import Letter
@@ -45,10 +45,10 @@ def fill(store: everstep.Store, monkeypatch: pytest.MonkeyPatch, full: Any) -> N
     """Let the disk be full for the commits that `full` says."""
     real = store.backend.commit
 
-    def commit(commit: Commit) -> None:
+    def commit(commit: Commit) -> Committed:
         if full(commit):
             raise StoreFull("the disk is full")
-        real(commit)
+        return real(commit)
 
     monkeypatch.setattr(store.backend, "commit", commit)
 

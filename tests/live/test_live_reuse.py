@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from everstep.codec.frame import Framer, unwrap
+from everstep.codec.frame import Framer
 from everstep.codec.values import encode
 from everstep.errors import DamagedChunk
 from everstep.snapshot import saver, tree
@@ -43,7 +43,7 @@ class Sparing:
             reached.update(digests)
             return {digest: self.chunks[digest] for digest in digests if digest in self.chunks}
 
-        value = Loader(fetch, unwrap).load(saved.base)
+        value = Loader(fetch, Framer().unwrap).load(saved.base)
         assert encode(value) == encode(self.saver.state)
         self.chunks = {digest: self.chunks[digest] for digest in reached}
 

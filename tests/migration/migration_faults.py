@@ -13,11 +13,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from migration_helpers import FROZEN, Frozen, ask
+from migration_helpers import Frozen, ask
 
 from everstep.backends.sqlite.backend import SqliteBackend
 from everstep.backends.sqlite.files import format as sqlite_format
 from everstep.errors import EverstepError
+from harness.faults import format_0
 from harness.faults.kills.shim import NEEDS_SPACE, Fault, Shim
 
 FINE, REFUSED, WRONG = 0, 3, 4
@@ -25,7 +26,8 @@ FINE, REFUSED, WRONG = 0, 3, 4
 
 def served(asked: dict[str, Any], tell: Callable[[Any], None]) -> dict[str, Any]:
     """Try one sort of fault at every call, or at every `stride`th; `broken` makes the migration one that is not atomic."""
-    frozen, path = FROZEN[asked["format"]], Path(asked["folder"]) / "s.db"
+    format_0.register()
+    frozen, path = Frozen(Path(asked["frozen"])), Path(asked["folder"]) / "s.db"
     if asked.get("broken"):
         sqlite_format._SQL = sqlite_format._SQL | {"begin": "SELECT 1", "commit": "SELECT 1"}
     make = {"kill": _kill, "eio": _eio, "full": _full}[asked["fault"]]

@@ -139,7 +139,7 @@ def at_each_call(monkeypatch: pytest.MonkeyPatch, folder: Path, **asked: Any) ->
 def test_whoever_is_killed_at_any_file_call_leaves_the_old_format_or_the_new_one(
     frozen: Frozen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = at_each_call(monkeypatch, tmp_path, format=frozen.format, fault="kill")
+    found = at_each_call(monkeypatch, tmp_path, frozen=str(frozen.path), fault="kill")
     assert found["wrong"] == []
     assert found["killed"] == found["calls"] > 50
     assert found["old"] > 20
@@ -150,11 +150,11 @@ def test_whoever_is_killed_at_any_file_call_leaves_the_old_format_or_the_new_one
 def test_a_disk_that_fails_at_any_call_or_is_full_from_then_on_leaves_a_store_that_can_be_opened_again(
     frozen: Frozen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
-    found = at_each_call(monkeypatch, tmp_path, format=frozen.format, fault=fault)
+    found = at_each_call(monkeypatch, tmp_path, frozen=str(frozen.path), fault=fault)
     assert found["wrong"] == []
     assert found["refused"] > 20
 
 
 def test_the_canary_of_file_calls_is_caught(frozen: Frozen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = at_each_call(monkeypatch, tmp_path, format=frozen.format, fault="kill", broken=True, stride=5)
+    found = at_each_call(monkeypatch, tmp_path, frozen=str(frozen.path), fault="kill", broken=True, stride=5)
     assert found["wrong"]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import apsw
 import pytest
-from migration_helpers import ask
+from migration_helpers import Frozen, ask
 
 import everstep
 from everstep.backends.sqlite.backend import SqliteBackend
@@ -80,16 +80,15 @@ def test_a_file_that_is_no_database_is_refused_and_not_touched(tmp_path: Path, c
     assert path.read_bytes() == content
 
 
-@pytest.mark.parametrize("format", range(1, sqlite_format.FORMAT))
-def test_a_database_that_only_claims_an_older_format_is_refused_and_not_touched(tmp_path: Path, format: int) -> None:
+def test_a_database_that_only_claims_an_older_format_is_refused_and_not_touched(tmp_path: Path, frozen: Frozen) -> None:
     path = tmp_path / "s.db"
     connection = apsw.Connection(str(path))
     connection.execute(
-        f"PRAGMA application_id = {sqlite_format.APPLICATION_ID}; PRAGMA user_version = {format}; CREATE TABLE t (x)"
+        f"PRAGMA application_id = {sqlite_format.APPLICATION_ID}; PRAGMA user_version = {frozen.format}; CREATE TABLE t (x)"
     ).fetchall()
     connection.close()
     with pytest.raises(EverstepError) as refusal:
         everstep.open(path)
     assert refusal.value.remedy
-    assert ask(path, "PRAGMA user_version") == [(format,)]
+    assert ask(path, "PRAGMA user_version") == [(frozen.format,)]
     assert ask(path, "SELECT name FROM sqlite_master") == [("t",)]

@@ -17,6 +17,7 @@ from typing import Any
 import everstep
 from everstep import Retry
 from everstep.errors import StoreUnreachable
+from everstep.runtime.engine.context import frame
 
 OPS = ("step", "retry", "keyed", "nested", "map", "child", "save", "now", "gate", "emit", "threads", "enqueue", "load")
 HANDLERS = ("none", "swallow", "bare", "wrap", "again", "finally", "group")
@@ -32,7 +33,10 @@ class Log:
 
     def note(self, label: str) -> str:
         run = everstep.current()
-        ticket = run._ticket
+        here = frame.get()
+        assert here is not None
+        ticket = here.ticket
+        assert ticket is not None
         before = self.ran.setdefault((run.id, ticket.address), [])
         if self.recorded(run.id, ticket.address):
             self.faults.append(f"{run.id} {ticket.address} ran again although it was recorded")

@@ -34,7 +34,7 @@ def backend(place: str) -> Iterator[PostgresBackend]:
 def prove(backend: Backend, row: RunRow) -> None:
     before = ZERO
     for record in backend.records(row.id, 0, 2**31 - 1):
-        assert record_fault(before, record) is None
+        assert record_fault(before, record, row.key) is None
         before = record.digest
     census = backend.census()
     assert (backend.run(row.id), before, census.total, backend.check()) == (row, row.head_digest, census.found_total, [])
@@ -53,7 +53,8 @@ def test_a_commit_of_one_record_goes_the_short_way_whatever_it_holds(backend: Po
     notes = [None, "", "Grüße 🎈", "'\\; --"]
     for body, note in zip(bodies, notes, strict=True):
         for kind in ("checkpoint", "step"):
-            commit = next_commit(row, body, kind=kind, note=note, meta=None if note is None else '{"a": 1}')
+            labels = {} if note is None or kind == "step" else {"meta": '{"a": 1}', "labels": bytes(16), "own": '{"step":"ü#0"}'}
+            commit = next_commit(row, body, kind=kind, note=note, **labels)
             assert len(arguments(commit, 0, False)) == ADVANCE
             backend.commit(commit)
             row = commit.run

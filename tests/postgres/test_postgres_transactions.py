@@ -49,10 +49,11 @@ class Bank:
         cls, name = (PostgresTransaction, "_last_statement") if self.inside else (PostgresSession, "_write")
         original, left = getattr(cls, name), [action]
 
-        def then(*args: Any) -> None:
-            original(*args)
+        def then(*args: Any) -> Any:
+            found = original(*args)
             if left:
                 left.pop()()
+            return found
 
         self._monkeypatch.setattr(cls, name, then)
 

@@ -8,13 +8,13 @@ from dataclasses import replace
 import pytest
 from pg_proxy import Proxy
 
-from everstep.backends.contract.core import Backend, Commit, Query
+from everstep.backends.contract.core import Backend, Commit, Committed, Outcome, Query
 from everstep.backends.contract.queues import START, Task
 from everstep.backends.registry import open_backend
 from everstep.errors import Conflict, InvalidArgument, LostLease, RunExists, StoreUnreachable
 from everstep.records import ZERO, Pruned, RunRow, record_fault
+from everstep.testing.conformance.reclaim import cut
 from everstep.testing.conformance.suite import Suite
-from everstep.testing.conformance.upkeep import cut
 from everstep.testing.postgres import Server
 from everstep.testing.rows import new_letter, new_run, new_worker, next_commit
 
@@ -33,7 +33,7 @@ def prove(backend: Backend, row: RunRow) -> None:
     assert backend.run(row.id) == row
     before = ZERO
     for record in backend.records(row.id, 0, 2**31 - 1):
-        assert record_fault(before, record) is None
+        assert record_fault(before, record, row.key) is None
         before = record.digest
     assert before == row.head_digest
     census = backend.census()
@@ -81,10 +81,10 @@ def test_a_whole_batch_is_settled(backend: Backend, wire: Proxy, where: str) -> 
     commits = [next_commit(row) for row in rows]
     plain = Commit(commits[0].run.sealed(note="n"), commits[0].run)
     follows = next_commit(plain.run)
-    errors: dict[int, BaseException | None] = {}
+    errors: dict[int, Outcome] = {}
     left = threading.Semaphore(0)
 
-    def done(n: int, error: BaseException | None) -> None:
+    def done(n: int, error: Outcome) -> None:
         errors[n] = error
         left.release()
 
@@ -94,7 +94,7 @@ def test_a_whole_batch_is_settled(backend: Backend, wire: Proxy, where: str) -> 
         backend.submit(commit, lambda error, n=n: done(n, error))  # type: ignore[misc]
     for _ in asked:
         assert left.acquire(timeout=30)
-    assert [type(errors[n]) for n in range(13)] == [type(None)] * 12 + [Conflict]
+    assert [type(errors[n]) for n in range(13)] == [Committed] * 12 + [Conflict]
     prove(backend, follows.run)
     for commit in commits[1:]:
         prove(backend, commit.run)
@@ -282,10 +282,10 @@ def test_a_value_that_cannot_be_stored_fails_its_own_commit_and_no_other_of_its_
     rows = [create(backend, f"r{n}") for n in range(11)]
     commits = [next_commit(row) if n % 3 else Commit(row.sealed(note="n"), row) for n, row in enumerate(rows)]
     commits[bad] = Commit(replace(rows[bad], note=text), rows[bad])
-    errors: dict[int, BaseException | None] = {}
+    errors: dict[int, Outcome] = {}
     left = threading.Semaphore(0)
 
-    def done(n: int, error: BaseException | None) -> None:
+    def done(n: int, error: Outcome) -> None:
         errors[n] = error
         left.release()
 
@@ -295,7 +295,7 @@ def test_a_value_that_cannot_be_stored_fails_its_own_commit_and_no_other_of_its_
     backend._writer._release(backend)  # type: ignore[attr-defined]
     for _ in commits:
         assert left.acquire(timeout=30)
-    assert {n: type(error) for n, error in errors.items() if error is not None} == {bad: InvalidArgument}
+    assert {n: type(error) for n, error in errors.items() if not isinstance(error, Committed)} == {bad: InvalidArgument}
     for n, commit in enumerate(commits):
         prove(backend, rows[n] if n == bad else commit.run)
 

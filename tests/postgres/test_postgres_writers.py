@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from children import Child
 
-from everstep.backends.contract.core import Backend, Commit, Query
+from everstep.backends.contract.core import Backend, Commit, Committed, Outcome, Query
 from everstep.backends.postgres.leases import process_name
 from everstep.backends.postgres.writer import Writer
 from everstep.backends.registry import open_backend
@@ -241,11 +241,11 @@ def test_ctrl_c_in_the_one_who_leads_leaves_the_others_their_commits(place: str,
     backend: Any = open_backend(place)
     rows = [create(backend) for _ in range(4)]
     settled = threading.Semaphore(0)
-    results: list[BaseException | None] = []
+    results: list[Outcome] = []
     send = Writer._send
 
-    def done(error: BaseException | None) -> None:
-        results.append(error)
+    def done(outcome: Outcome) -> None:
+        results.append(outcome)
         settled.release()
 
     def interrupt_once(self: Writer, connection: Any, calls: Any) -> Any:
@@ -263,7 +263,7 @@ def test_ctrl_c_in_the_one_who_leads_leaves_the_others_their_commits(place: str,
     backend.submit(Commit(new_run(), None), done)
     for _ in range(4):
         assert settled.acquire(timeout=30)
-    assert results == [None] * 4
+    assert results == [Committed(0)] * 4
     assert [len(backend.records(row.id, 0, 9)) for row in rows] == [int(sent), 1, 1, 1]
     whole(backend)
     backend.close()
@@ -287,7 +287,7 @@ def test_of_a_thousand_writes_of_one_who_was_overtaken_none_happens(place: str) 
     row = advance(awake, awake.acquire("r", new_worker()))
     before = awake.manifest()
     commit = next_commit(old, b"stale")
-    errors: list[BaseException | None] = []
+    errors: list[Outcome] = []
     for _ in range(1000):
         slept.submit(commit, errors.append)
     slept.close()

@@ -107,10 +107,11 @@ def signal_at_the_end(store: everstep.Store, number: int) -> None:
     backend: Any = store.backend
     commit = backend.commit
 
-    def commit_and_signal(asked: Any) -> None:
-        commit(asked)
+    def commit_and_signal(asked: Any) -> Any:
+        found = commit(asked)
         if asked.run.status == "succeeded":
             os.kill(os.getpid(), number)
+        return found
 
     backend.commit = commit_and_signal
 
@@ -123,10 +124,11 @@ def die_between_commit_and_return(store: everstep.Store, address: str) -> None:
     def holds(asked: Any) -> bool:
         return any(record.kind == "step" and record.note == address for record in asked.records)
 
-    def commit_and_die(asked: Any) -> None:
-        commit(asked)
+    def commit_and_die(asked: Any) -> Any:
+        found = commit(asked)
         if holds(asked):
             die()
+        return found
 
     def submit_and_die(asked: Any, done: Any) -> None:
         submit(asked, (lambda error: die()) if holds(asked) else done)
@@ -422,11 +424,12 @@ def counting() -> None:
         backend: Any = store.backend
         commit = backend.commit
 
-        def commit_and_signal(asked: Any) -> None:
-            commit(asked)
+        def commit_and_signal(asked: Any) -> Any:
+            found = commit(asked)
             if asked.run.checkpoints == ASK.get("signal_after_save"):
                 del ASK["signal_after_save"]
                 signal.raise_signal(ASK["number"])
+            return found
 
         backend.commit = commit_and_signal
         with store.run(ASK["run"], state={"n": 0}) as run:

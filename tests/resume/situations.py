@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import everstep
-from everstep.backends.memory import backend as memory
+from everstep.backends.memory import data as memory
 from everstep.ids import new_id
 from everstep.store.journal.entries import RUNNING, StepEntry, open_as, said_in
 from everstep.store.journal.results import show_input
@@ -69,19 +69,20 @@ class Kills:
         if folder is not None:  # a store in memory submits by `commit`
             self._backend.submit = self._watched_submit
 
-    def _watched_commit(self, commit: Any) -> None:
+    def _watched_commit(self, commit: Any) -> Any:
         with self._lock:
             n = next(self._numbers)
             self._keep(f"before {n}")
-            self._commit(commit)
+            found = self._commit(commit)
             self._keep(f"after {n}")
+            return found
 
     def _watched_submit(self, commit: Any, done: Any) -> None:
         n = next(self._numbers)
 
-        def told(error: BaseException | None) -> None:
+        def told(outcome: Any) -> None:
             self._keep(f"after {n}")
-            done(error)
+            done(outcome)
 
         self._submit(commit, told)
 
@@ -110,11 +111,11 @@ class Kills:
 
 def _copied(data: Any) -> Any:
     """The data of a store in memory, as a process that dies leaves it: its worker does not live any more."""
-    made = memory._Data()
+    made = memory.Data()
     with data.lock:
         for name, run in data.runs.items():
             parts = {"tags": dict(run.tags), "letters": dict(run.letters), "bases": dict(run.bases), "pruned": run.pruned}
-            made.runs[name] = memory._Run(run.place, run.row, records=list(run.records), **parts)
+            made.runs[name] = memory.Run(run.place, run.row, records=list(run.records), **parts)
         made.chunks, made.facts, made.tombstones = dict(data.chunks), dict(data.facts), list(data.tombstones)
         made.feed, made.fed = list(data.feed[: data.fed]), data.fed
         made.writes, made.total, made.last, made.places = data.writes, data.total, data.last, data.places
@@ -129,13 +130,13 @@ def journal(store: everstep.Store, to_run_again: bool = True) -> dict[str, tuple
     found: dict[str, tuple[int, str, str]] = {}
     for place, record in store.backend.feed(0, 1_000_000):
         if record.kind == "step" and record.note:
-            step = open_as(record, StepEntry)
+            step = open_as(record.opened_by(store.framer), StepEntry)
             if step.status != RUNNING and not step.flags.get("next"):
                 status = "cancelled" if step.flags.get("cancelled") else step.status
                 name = record.note.rpartition("/")[2].partition("#")[0]
                 found[name] = (place, status, record.run)
         elif record.kind == "status" and not to_run_again:
-            for address in said_in(record).get("steps", ()):
+            for address in said_in(record.opened_by(store.framer)).get("steps", ()):
                 found.pop(address.rpartition("/")[2].partition("#")[0], None)
     return found
 
@@ -144,6 +145,7 @@ def attempts(store: everstep.Store) -> Counter[str]:
     """How many attempts of each step are recorded, over all runs."""
     found: Counter[str] = Counter()
     for _, record in store.backend.feed(0, 1_000_000):
+        record.opened_by(store.framer)
         if record.kind == "step" and record.note and open_as(record, StepEntry).status != RUNNING:
             found[_called(record.note, open_as(record, StepEntry))] += 1
     return found

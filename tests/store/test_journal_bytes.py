@@ -9,7 +9,7 @@ from ormsgpack import packb
 
 import everstep
 from everstep.clock import clock
-from everstep.codec.frame import unwrap
+from everstep.codec.frame import Framer
 from everstep.testing.clock import FakeClock
 
 GOLDEN = Path(__file__).with_name("journal_bytes.txt")
@@ -68,7 +68,7 @@ def written(make: Callable[[], everstep.Store]) -> list[str]:
         assert store.get("r").status == "succeeded", store.get("r").error
         worker = packb(store.steps("r")[0].worker)
         records = store.backend.records("r", 1, 10**6)
-        bodies = {r.seq: unwrap(r.body or b"").replace(worker, packb("host:1")) for r in records}
+        bodies = {r.seq: Framer().unwrap(r.body or b"").replace(worker, packb("host:1")) for r in records}
         return [f"{r.kind} {r.note} {bodies[r.seq].hex()}" for r in records if r.kind in KINDS]
 
 

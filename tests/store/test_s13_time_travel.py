@@ -275,14 +275,14 @@ def test_S13_a_view_of_a_checkpoint_that_was_pruned_says_so(store: everstep.Stor
 
 def test_S13_a_run_that_is_deleted_while_it_is_read_is_not_called_damaged(store: everstep.Store, monkeypatch: pytest.MonkeyPatch) -> None:
     grown(store)
-    records = store.backend.records
+    locate = store.backend.locate
 
     def deleting(*args: Any, **options: Any) -> Any:
-        monkeypatch.setattr(store.backend, "records", records)
+        monkeypatch.setattr(store.backend, "locate", locate)
         store.delete("q")
-        return records(*args, **options)
+        return locate(*args, **options)
 
-    monkeypatch.setattr(store.backend, "records", deleting)
+    monkeypatch.setattr(store.backend, "locate", deleting)
     with pytest.raises(RunDeleted):
         store.load("q")
 

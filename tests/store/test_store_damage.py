@@ -60,7 +60,7 @@ def flipped(data: bytes, at: int) -> bytes:
 def test_a_flipped_byte_in_any_column_of_any_record_is_detected(path: Path) -> None:
     """Each column of each record of a small run, one at a time."""
     ids = [row[0] for row in query(path, "SELECT id FROM records WHERE id >> 31 = 1")]
-    columns = ["kind", "epoch", "at", "number", "note", "tags", "meta", "digest", "body"]
+    columns = ["kind", "epoch", "at", "number", "note", "tags", "meta", "own", "labels", "digest", "body"]
     tried = 0
     for record in ids:
         for column in columns:

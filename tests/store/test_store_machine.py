@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, rule
 
 import everstep
-from everstep.backends.memory import backend as memory
+from everstep.backends.memory import data as memory
 from everstep.codec.values import encode
 from everstep.errors import NotFound, Unstorable
 from everstep.snapshot.diff import patch

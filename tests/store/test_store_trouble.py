@@ -40,10 +40,10 @@ class Trouble:
         monkeypatch.setattr(backend, "commit", self.commit)
         monkeypatch.setattr(backend, "submit", self.submit)
 
-    def commit(self, commit: Any) -> None:
+    def commit(self, commit: Any) -> Any:
         if self.error is not None:
             raise self.error
-        self._commit(commit)
+        return self._commit(commit)
 
     def submit(self, commit: Any, done: Any) -> None:
         if self.error is not None:

@@ -76,8 +76,8 @@ def test_rows_are_found_in_a_page_that_has_lost_its_own_list_of_them(tmp_path: P
 
 def test_an_overflow_chain_that_is_broken_leaves_the_columns_before_it(tmp_path: Path) -> None:
     digest = bytes(range(32))
-    row = (5, "step", 1, 10**15, 3, "note#0", None, None, digest, None, bytes(50_000))
-    script = "CREATE TABLE t (id INTEGER PRIMARY KEY, kind, epoch, at, number, note, tags, meta, digest, body_digest, body)"
+    row = (5, "step", 1, 10**15, 3, "note#0", None, None, None, None, digest, None, bytes(50_000))
+    script = "CREATE TABLE t (id INTEGER PRIMARY KEY, kind, epoch, at, number, note, tags, meta, own, labels, digest, body_digest, body)"
     database(tmp_path / "a.db", 4096, script, [row])
     data = bytearray((tmp_path / "a.db").read_bytes())
     del data[4 * 4096 :]
@@ -85,8 +85,8 @@ def test_an_overflow_chain_that_is_broken_leaves_the_columns_before_it(tmp_path:
     pages = Pages(str(tmp_path / "a.db"), str(tmp_path / "p"))
     [(live, values)] = Carver(pages).rows("records", 5)
     assert live
-    assert values[:10] == row[:10]
-    assert values[10] is ...
+    assert values[:12] == row[:12]
+    assert values[12] is ...
     pages.close()
 
 

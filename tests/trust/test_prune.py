@@ -15,7 +15,7 @@ from upkeep_helpers import fingerprint, good, grow, many_bases, states, steps, s
 
 import everstep
 from everstep import Retention
-from everstep.backends.contract.upkeep import Cut
+from everstep.backends.contract.types import Cut
 from everstep.errors import Conflict, DamagedChunk, EverstepError, InvalidArgument, NotFound, PrunedCheckpoint
 from everstep.records import Base
 from everstep.store.retention import apply_prune
@@ -634,7 +634,7 @@ def test_nothing_goes_where_a_chunk_of_what_stays_is_gone(store: everstep.Store)
 
     row = store.backend.run("r")
     assert row is not None
-    digest = min(family_reach(store.backend, row.family).of(contents_of(newest)))
+    digest = min(family_reach(store.backend, row.family).of(contents_of(newest.opened_by(store.framer))))
     store.backend.sweep(row.family, [digest], store.backend.manifest().writes)
     with pytest.raises(DamagedChunk):
         family_reach(store.backend, row.family).of(contents_of(newest))

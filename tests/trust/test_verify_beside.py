@@ -15,7 +15,7 @@ from upkeep_helpers import grow, many_bases
 from verify_helpers import DEPTHS, tamper
 
 import everstep
-from everstep.backends.contract.upkeep import Cut
+from everstep.backends.contract.types import Cut
 from everstep.errors import Conflict, EverstepError, LeaseHeld, NotFound
 from everstep.records import Pruned
 from everstep.store.progress import Pace

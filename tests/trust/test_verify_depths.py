@@ -42,7 +42,7 @@ QUICK: dict[str, Damage] = {
     "a vanished run": statement("DELETE FROM runs WHERE id = 'fork'"),
     "a head that is gone": statement(f"DELETE FROM records WHERE id = (SELECT max(id) FROM records WHERE id >> 31 = {LOOP})"),
     "a record behind the head": statement(
-        f"INSERT INTO records SELECT id + 1, kind, epoch, at, number, note, tags, meta, digest, body_digest, body FROM records "
+        f"INSERT INTO records SELECT id + 1, kind, epoch, at, number, note, tags, meta, own, labels, digest, body_digest, body FROM records "
         f"WHERE id = (SELECT max(id) FROM records WHERE id >> 31 = {LOOP})"
     ),
     "a tag that was moved": statement("UPDATE tags SET number = number + 1 WHERE name = 'early'"),

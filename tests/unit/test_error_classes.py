@@ -29,6 +29,7 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "DefinitionChanged": ("it changed",),
     "OtherVersion": ("run r was driven by version 1",),
     "InvalidWorkflow": ("no", "w.yaml", 3),
+    "MissingCapability": ("toy://", "mailbox"),
     "DamagedChunk": (b"\x01" * 32, "it is not stored"),
 }
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 import pytest
 
 from everstep.codec import frame
-from everstep.codec.frame import Framer, unwrap
+from everstep.codec.frame import Framer
 from everstep.errors import DamagedFrame, InvalidArgument, LimitExceeded
 
 TEXT = b"the same words again and again, " * 200
@@ -19,14 +19,14 @@ TEXT = b"the same words again and again, " * 200
 @pytest.mark.parametrize("compression", ["none", "zstd", "gzip"])
 @pytest.mark.parametrize("content", [b"", b"x", TEXT, os.urandom(5000), bytes(3_000_000)], ids=["empty", "one", "text", "noise", "zeros"])
 def test_every_compression_gives_the_content_back(compression: frame.Compression, content: bytes) -> None:
-    assert unwrap(Framer(compression).wrap(content)) == content
+    assert Framer().unwrap(Framer(compression).wrap(content)) == content
 
 
 def test_frames_of_all_kinds_are_told_apart_by_themselves() -> None:
     frames = [Framer(c).wrap(TEXT) for c in ("none", "zstd", "gzip")]
     assert [f[0] for f in frames] == [1, 1, 1]
     assert [f[1] for f in frames] == [0, 1, 2]
-    assert [unwrap(f) for f in frames] == [TEXT] * 3
+    assert [Framer().unwrap(f) for f in frames] == [TEXT] * 3
     assert len(frames[1]) < len(TEXT) / 10
     assert len(frames[2]) < len(TEXT) / 10
 
@@ -69,7 +69,7 @@ def test_a_flipped_bit_gives_damage_or_content_that_a_digest_tells_apart(compres
         bad = bytearray(good)
         bad[bit // 8] ^= 1 << bit % 8
         try:
-            back = unwrap(bytes(bad))
+            back = Framer().unwrap(bytes(bad))
         except DamagedFrame:
             damaged += 1
         else:
@@ -84,7 +84,7 @@ def test_a_frame_cut_anywhere_is_damage(compression: frame.Compression) -> None:
     good = Framer(compression).wrap(TEXT)
     for length in range(len(good)):
         try:
-            back = unwrap(good[:length])
+            back = Framer().unwrap(good[:length])
         except DamagedFrame:
             continue
         assert compression == "none"
@@ -96,18 +96,18 @@ def test_something_behind_the_end_is_damage(compression: frame.Compression) -> N
     good = Framer(compression).wrap(TEXT)
     for tail in (b"x", good[6:]):
         with pytest.raises(DamagedFrame):
-            unwrap(good + tail)
+            Framer().unwrap(good + tail)
 
 
 def test_a_future_version_is_refused_by_its_number() -> None:
     with pytest.raises(DamagedFrame, match="version 2 is unknown"):
-        unwrap(b"\x02\x00abc")
+        Framer().unwrap(b"\x02\x00abc")
 
 
 @pytest.mark.parametrize("flags", [4, 5, 8, 9, 12, 3, 16, 255])
 def test_flags_for_what_is_not_there_yet_are_refused(flags: int) -> None:
     with pytest.raises(DamagedFrame, match="flags"):
-        unwrap(bytes((1, flags)) + bytes(100))
+        Framer().unwrap(bytes((1, flags)) + bytes(100))
 
 
 def _bombs() -> list[bytes]:
@@ -131,7 +131,7 @@ def test_bombs_are_refused_before_the_work_is_done() -> None:
     try:
         for bomb in bombs:
             with pytest.raises(DamagedFrame):
-                unwrap(bomb)
+                Framer().unwrap(bomb)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -141,14 +141,14 @@ def test_bombs_are_refused_before_the_work_is_done() -> None:
 def test_what_is_compressible_beyond_the_ratio_is_stored_so_that_it_can_be_read() -> None:
     content = bytes(30_000_000)
     for compression in ("zstd", "gzip"):
-        assert unwrap(Framer(compression).wrap(content)) == content  # type: ignore[arg-type]
+        assert Framer().unwrap(Framer(compression).wrap(content)) == content  # type: ignore[arg-type]
 
 
 def test_noise_is_never_anything_but_damage() -> None:
     for _ in range(3000):
         noise = b"\x01" + os.urandom(1 + os.urandom(1)[0] // 4)
         with suppress(DamagedFrame):
-            unwrap(noise)
+            Framer().unwrap(noise)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the limit on memory is Linux's")
@@ -156,13 +156,13 @@ def test_noise_is_never_anything_but_damage() -> None:
 def test_want_of_memory_is_not_damage(compression: str) -> None:
     code = f"""
 import os, resource
-from everstep.codec.frame import Framer, unwrap
+from everstep.codec.frame import Framer
 frame = Framer({compression!r}).wrap(os.urandom(40 << 20).translate(bytes(i & 3 for i in range(256))))
 assert frame[1] != 0
 used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (used + (8 << 20), resource.RLIM_INFINITY))
 try:
-    unwrap(frame)
+    Framer().unwrap(frame)
 except MemoryError:
     print("no memory")
 """
@@ -177,7 +177,7 @@ def test_zstd_without_memory_of_its_own_is_not_damage(monkeypatch: pytest.Monkey
     good = Framer("zstd").wrap(TEXT)
     monkeypatch.setattr(frame, "_unzstd", starved)
     with pytest.raises(MemoryError, match="Allocation"):
-        unwrap(good)
+        Framer().unwrap(good)
 
 
 @pytest.mark.parametrize("size", [1_000, 100_000])
@@ -196,8 +196,8 @@ def test_where_there_is_no_memory_to_make_a_compressor_content_is_stored_as_it_i
         plain = frame.Framer().wrap(content)
         assert len(plain) > len(content)
         patch.setattr(frame.zstd, "ZstdDecompressor", none)
-        assert frame.unwrap(plain) == content
+        assert frame.Framer().unwrap(plain) == content
         with pytest.raises(MemoryError, match="Unable to create"):
-            frame.unwrap(good)
-    assert frame.unwrap(good) == content
+            frame.Framer().unwrap(good)
+    assert frame.Framer().unwrap(good) == content
     assert len(frame.Framer().wrap(content)) < len(content)

@@ -116,7 +116,7 @@ def test_W6_a_dead_letter_resumed_by_hand_gets_one_more_allowance(url: str, stor
     assert notes.count("dies") == 6
     row = store.backend.run("poison")
     assert row is not None
-    said = [said_in(record) for record in store.backend.records("poison", 1, row.head_seq, (Kind.STATUS.value,))]
+    said = [said_in(record.opened_by(store.framer)) for record in store.backend.records("poison", 1, row.head_seq, (Kind.STATUS.value,))]
     assert sum("allowed_deaths" in one for one in said) == 1
     assert [one["deaths"] for one in said if "deaths" in one] == [3, 3]
 

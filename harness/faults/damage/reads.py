@@ -111,7 +111,7 @@ def _steps(store: everstep.Store, run: str) -> Lines:
 
 def _letters(store: everstep.Store, run: str) -> Lines:
     row = find_run(store.backend, run)
-    return [repr(verified_letter(row, letter)) for letter in store.backend.letters(row.id)]
+    return [repr(verified_letter(row, letter, store.backend.seal)) for letter in store.backend.letters(row.id)]
 
 
 def compare(read: Read, store: everstep.Store, good: Lines, before: Lines | None = None) -> tuple[str, str]:

@@ -113,5 +113,5 @@ def row_damage(bench: Bench, number: int) -> Outcome:
             return DETECTED, f"{damage.name}: {error}"
     kind, said = bench.attempt(files_of(bench.path) | {"-seen": bench.closed["-seen"]})
     if kind == SAME:
-        kind, said = (WRONG, "nobody noticed") if bench.verified() else (DETECTED, "verify")
+        kind, said = (WRONG, "not noticed") if bench.verified() else (DETECTED, "verify")
     return kind, f"{damage.name}: {said}"

@@ -51,13 +51,27 @@ class Forger:
         self._tags: list[Tag] = []
         self.record(Kind.START, plain(packb({})))
 
-    def record(self, kind: str, body: bytes, note: str | None = None, tags: tuple[str, ...] = (), meta: str | None = None) -> None:
+    def record(
+        self, kind: str, body: bytes, note: str | None = None, tags: tuple[str, ...] = (), meta: str | None = None, own: str | None = None
+    ) -> None:
         """Add the next record of the chain, with a frame as its body."""
         row = self._row
         row.checkpoints += kind == Kind.CHECKPOINT
         row.head_seq += 1
         made = make_record(
-            row.head_digest, row.id, row.head_seq, str(kind), row.epoch, row.updated_at, row.checkpoints, body, note, tags, meta
+            row.head_digest,
+            row.id,
+            row.key,
+            row.head_seq,
+            str(kind),
+            row.epoch,
+            row.updated_at,
+            row.checkpoints,
+            body,
+            note,
+            tags,
+            meta,
+            own,
         )
         row.head_digest = made.digest
         row.stored += len(body)

@@ -74,13 +74,9 @@ def _labels() -> dict[str, Case]:
     deep = "[" * DEEP + "]" * DEEP
     metas = {
         f"metadata with {DEEP:,} lists inside each other": f'{{"a": {deep}}}',
-        f"a header with {DEEP:,} lists inside each other": f'{{"$": {deep}}}',
         "metadata that is no JSON": "{",
         "metadata that is a list": "[1]",
         "metadata of a huge number": '{"a": 1' + "0" * 10_000 + "}",
-        "metadata with a header of texts": '{"$": {"used": "abcd", "counts": 5, "base": "x"}}',
-        "metadata with a base that is not there": '{"$": {"kind": "automatic", "base": 99999}}',
-        "metadata with a negative base": '{"$": {"kind": "automatic", "base": -3}}',
         "metadata with a million keys": json.dumps({str(i): i for i in range(100_000)}),
     }
 
@@ -91,6 +87,22 @@ def _labels() -> dict[str, Case]:
             rewrite(path, "r", meta=meta)
             with Forger(path, "checkpoint") as forged:
                 forged.state(packb({"a": 1}), meta=meta)
+
+        return forge
+
+    owns = {
+        f"a header with {DEEP:,} lists inside each other": deep,
+        "a header that is no JSON": "{",
+        "a header that is nothing": "null",
+        "a header of texts": '{"used": "abcd", "counts": 5, "base": "x"}',
+        "a header with a base that is not there": '{"kind": "automatic", "base": 99999}',
+        "a header with a negative base": '{"kind": "automatic", "base": -3}',
+    }
+
+    def told(own: str) -> Case:
+        def forge(path: Path) -> None:
+            with Forger(path) as forged:
+                forged.state(packb({"a": 1}), own=own)
 
         return forge
 
@@ -116,4 +128,5 @@ def _labels() -> dict[str, Case]:
 
     out = {name: named(text) for name, text in names.items()}
     out |= {name: labelled(meta) for name, meta in metas.items()}
+    out |= {name: told(own) for name, own in owns.items()}
     return out | {name: numbered(fields) for name, fields in numbers.items()}

@@ -184,7 +184,7 @@ def _of_the_agent(handle: Any, problem: BaseException) -> BaseException:
 def _recorded(store: Any, row: RunRow, answer: Any) -> Outcome:
     from everstep.runtime.outcome import recorded
 
-    outcome = recorded(store, verified(row))
+    outcome = recorded(store, verified(row, store.backend.seal))
     outcome.result = answer
     return outcome
 

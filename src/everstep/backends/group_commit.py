@@ -65,7 +65,7 @@ class Request:
         if self.done is None:
             return
         try:
-            self.done(self.error)
+            self.done(self.result if self.error is None else self.error)
         except MemoryError:
             raise
         except Exception:  # noqa: BLE001 - reported, see above

@@ -5,6 +5,10 @@ a path                        SQLite
 sqlite:///relative.db         SQLite; four slashes for an absolute path
 postgresql://user@host/base   PostgreSQL; ?namespace=name or ?schema=name chooses the schema
 memory://                     a fresh store in memory; memory://name is shared by name within the process
+scheme://...                  a backend of another package: its entry point `scheme` in the group `everstep.backends`, called with the whole address
+
+What an entry point names is called with the address and the options, and gives a backend. It may have `damaged(source, private)` and
+`builder(target)` besides, which make it repairable (`contract.recovery`), and `formats(address)`.
 """
 
 from __future__ import annotations
@@ -15,14 +19,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 
+from everstep.backends.contract.capability import whole
 from everstep.backends.contract.core import Backend
-from everstep.errors import InvalidArgument, UnknownBackend
+from everstep.errors import InvalidArgument, MissingCapability, UnknownBackend
+from everstep.records import Seal, unkeyed
 
 if TYPE_CHECKING:  # what only a repair uses
     from everstep.backends.contract.recovery import Builder, Wreck
 
 _LOOKALIKES = (":memory:", "memory", "sqlite")
 _POSTGRES = ("postgresql://", "postgres://")
+_OWN = ("memory", "sqlite", "postgresql", "postgres")
+GROUP = "everstep.backends"
 FOLDER = ".everstep"
 FILE = "store.db"
 
@@ -46,33 +54,82 @@ def open_backend(url: str | os.PathLike[str] | None = None, **options: Any) -> B
         return _open_sqlite(_sqlite_path(url, rest), options)
     if is_database(url):
         return _open_postgres(url, options)
-    raise UnknownBackend(f"no backend serves {scheme}:// (asked for by {_without_password(url)!r})")
+    return whole(_of_package(url)(url, **options))
 
 
-def open_wreck(source: str | os.PathLike[str], private: str) -> Wreck:
+def _of_package(url: str) -> Any:
+    """What another package has registered for the scheme of an address."""
+    from importlib.metadata import entry_points  # only here: it takes as long to import as half of this library
+
+    scheme, asked = url.partition("://")[0], _without_password(url)
+    found = {point.value: point for point in entry_points(group=GROUP, name=scheme)}
+    if not found:
+        raise UnknownBackend(
+            f"no backend serves {scheme}:// (asked for by {asked!r})",
+            remedy=f"{UnknownBackend.remedy} A package adds a backend by an entry point named {scheme!r} in the group {GROUP!r}.",
+        )
+    if len(found) > 1:
+        raise UnknownBackend(
+            f"several packages serve {scheme}://: {', '.join(sorted(found))}",
+            remedy=f"Uninstall all but one of the packages that have an entry point {scheme!r} in the group {GROUP!r}.",
+        )
+    ((value, point),) = found.items()
+    try:
+        return point.load()
+    except (ImportError, AttributeError) as error:
+        raise UnknownBackend(
+            f"the backend for {scheme}:// cannot be imported from {value!r}: {error}",
+            remedy=f"Install or repair the package whose entry point {scheme!r} in the group {GROUP!r} that is.",
+        ) from error
+
+
+def _recovering(url: object, name: str) -> Any:
+    """What repairs stores of another package's backend, None for addresses of our own."""
+    if not _is_foreign(url):
+        return None
+    made = getattr(_of_package(url), name, None)
+    if made is None:
+        raise MissingCapability(_without_password(url), "recovery")
+    return made
+
+
+def _is_foreign(url: object) -> TypeGuard[str]:
+    return isinstance(url, str) and "://" in url and url.partition("://")[0] not in _OWN
+
+
+def open_wreck(source: str | os.PathLike[str], private: str, seal: Seal = unkeyed) -> Wreck:
     """What is left of a damaged store. `private` is how the names of the copies begin that this needs."""
+    if (damaged := _recovering(source, "damaged")) is not None:
+        wreck: Wreck = damaged(source, private)
+        return wreck
     if is_database(source):
         with driver(source):
             from everstep.backends.postgres.recovery.damaged import PostgresWreck
         return PostgresWreck(source)
     from everstep.backends.sqlite.recovery.damaged import SqliteWreck
 
-    return SqliteWreck(_file(source), private)
+    return SqliteWreck(_file(source), private, seal)
 
 
-def open_builder(target: str | os.PathLike[str]) -> Builder:
+def open_builder(target: str | os.PathLike[str], seal: Seal = unkeyed) -> Builder:
     """A new store, for what is left of a damaged one."""
+    if (build := _recovering(target, "builder")) is not None:
+        builder: Builder = build(target)
+        return builder
     if is_database(target):
         with driver(target):
             from everstep.backends.postgres.recovery.rebuild import PostgresBuilder
         return PostgresBuilder(target)
     from everstep.backends.sqlite.recovery.rebuild import SqliteBuilder
 
-    return SqliteBuilder(_file(target))
+    return SqliteBuilder(_file(target), seal)
 
 
 def formats(url: str | os.PathLike[str] | None) -> tuple[int, int]:
     """The format that a store has, 0 if there is none, and the one that opening it brings it to. Changes nothing."""
+    if (known := _recovering(url, "formats")) is not None:
+        found: tuple[int, int] = known(url)
+        return found
     if is_database(url):
         with driver(url):
             from everstep.backends.postgres.format import formats_of
@@ -89,7 +146,7 @@ def shown(url: str | os.PathLike[str]) -> str:
         with driver(url):
             from everstep.backends.postgres.connections.connect import Address
         return Address(url).url
-    return os.fspath(url)
+    return _without_password(url) if _is_foreign(url) else os.fspath(url)
 
 
 def is_database(url: object) -> TypeGuard[str]:

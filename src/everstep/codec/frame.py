@@ -43,7 +43,7 @@ _PARAMETER = zstd.CompressionParameter
 
 
 class Framer:
-    """Wraps content with one choice of compression; unwraps any frame."""
+    """Wraps content with one choice of compression; unwraps any frame. A store has one, and no frame of it is made or opened by anything else."""
 
     __slots__ = ("_code", "_level", "_threshold")
 
@@ -72,6 +72,10 @@ class Framer:
             return _PLAIN + content
         return bytes((VERSION, self._code)) + size.to_bytes(4) + packed
 
+    def unwrap(self, frame: bytes) -> bytes:
+        """Return the content of a frame. Raises `DamagedFrame` for an invalid one, and MemoryError if memory is short: the frame may be intact."""
+        return _unwrap(frame)
+
 
 def weight(content: bytes) -> int:
     """Estimate the bytes of memory that the encoded value takes: one byte may be an item of a list, or a container."""
@@ -84,13 +88,7 @@ def _bomb(content: bytes, packed: int) -> bool:
     return len(content) > RATIO_FREE and (len(content) > MAX_RATIO * packed or weight(content) > LIGHT + MAX_RATIO * packed)
 
 
-def plain(content: bytes) -> bytes:
-    """Wrap content in a frame without compression."""
-    return _PLAIN + content
-
-
-def unwrap(frame: bytes) -> bytes:
-    """Return the content of a frame. Raises `DamagedFrame` for an invalid one, and MemoryError if memory is short: the frame may be intact."""
+def _unwrap(frame: bytes) -> bytes:
     if len(frame) < 2:
         raise DamagedFrame("a frame has fewer than two bytes")
     if frame[0] != VERSION:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 from everstep.clock import clock
-from everstep.codec.frame import unwrap
+from everstep.codec.frame import Framer
 from everstep.codec.values import decode
 from everstep.errors import InvalidArgument, NotFound, Waiting
 from everstep.fields import Shape
@@ -65,7 +65,9 @@ def _look(id: str, timeout: float | None) -> dict[str, Any]:
     store, now = run.store, clock.now_us()
     if run.dry:  # a validation writes nothing
         return _said(run, outcome_now(store, id))
-    wait = _wait_of(run.letters.waiting.get(name)) or _Wait(now, None if timeout is None else now + int(timeout * 1e6), False)
+    wait = _wait_of(run.letters.waiting.get(name), run.store.framer) or _Wait(
+        now, None if timeout is None else now + int(timeout * 1e6), False
+    )
     row = _register(store, run, id)
     if row is None and wait.seen:
         raise NotFound(f"run {id!r} was deleted while run {run.id!r} waited for its end", remedy="Enqueue it again under another id.")
@@ -98,8 +100,8 @@ def _sleep(run: Attempt, name: str, wait: _Wait, now: int) -> None:
         run.letters.send(name, due, [wait.began, wait.deadline, wait.seen], now)
 
 
-def _wait_of(letter: Letter | None) -> _Wait | None:
-    match decode(unwrap(letter.body)) if letter is not None else None:
+def _wait_of(letter: Letter | None, framer: Framer) -> _Wait | None:
+    match decode(framer.unwrap(letter.body)) if letter is not None else None:
         case [int() as began, int() | None as deadline, bool() as seen]:
             return _Wait(began, deadline, seen)
     return None

@@ -9,8 +9,9 @@ import time
 from datetime import datetime, timedelta
 from typing import Any
 
+from everstep.backends.contract.capability import need
 from everstep.backends.contract.core import Commit
-from everstep.backends.contract.queues import LIMITS, START, Limits, Task
+from everstep.backends.contract.queues import LIMITS, START, Limits, Queues, Task
 from everstep.clock import clock
 from everstep.codec.values import encode
 from everstep.errors import AlreadyQueued, InvalidArgument, RunExists
@@ -64,7 +65,7 @@ class Enqueued(Shape, frozen=True):
             return awaiting.wait_inside(here, self.id, timeout)
         limit = None if timeout is None else time.monotonic() + timeout
         nap = 0.005
-        while not self._over() and (limit is None or time.monotonic() < limit):
+        while not self.is_over() and (limit is None or time.monotonic() < limit):
             time.sleep(nap if limit is None else max(0.0, min(nap, limit - time.monotonic())))
             nap = min(nap * 1.5, _LONGEST_NAP)
         return awaiting.outcome_now(self._store, self.id)
@@ -78,12 +79,13 @@ class Enqueued(Shape, frozen=True):
         import asyncio
 
         limit, nap = None if timeout is None else time.monotonic() + timeout, 0.005
-        while not await asyncio.to_thread(self._over) and (limit is None or time.monotonic() < limit):
+        while not await asyncio.to_thread(self.is_over) and (limit is None or time.monotonic() < limit):
             await asyncio.sleep(nap if limit is None else max(0.0, min(nap, limit - time.monotonic())))
             nap = min(nap * 1.5, _LONGEST_NAP)
         return await asyncio.to_thread(awaiting.outcome_now, self._store, self.id)
 
-    def _over(self) -> bool:
+    def is_over(self) -> bool:
+        """Whether the run has ended."""
         return awaiting.is_over(self._store, self.id)
 
 
@@ -113,6 +115,7 @@ def enqueue(
     delay: float | timedelta | None,
     connection: Any = None,
 ) -> Enqueued:
+    need(store.backend, Queues)
     order = order_of(store, function, args, kwargs, task, delay)
     if connection is not None:
         from everstep.queues.outbox import leave
@@ -172,6 +175,7 @@ def queues(store: Host, minutes: int) -> list[Queue]:
     if type(minutes) is not int or not 0 <= minutes <= _MOST:
         raise InvalidArgument(f"minutes must be an integer from 0 to {_MOST:,}, got {minutes!r:.60}")
     found = []
+    need(store.backend, Queues)
     for depth in store.backend.depths(minutes):
         oldest = None if depth.oldest is None else when(depth.oldest)
         taken, ended, failed, freed = (sum(minute[i] for minute in depth.minutes) for i in range(4))
@@ -228,7 +232,7 @@ def commit_of(store: Host, order: Order, id: str) -> Commit:
     fields = {"workflow": order.name, "meta": to_meta({"queue": order.task.queue})}
     commit = store.first_commit(id, fields, order.about, order.chunks, status=Status.QUEUED.value)
     now = clock.now_us()
-    commit.letters = [Letter.make(commit.run.key, START, now + order.delay, now, store.framer.wrap(encode(None)))]
+    commit.letters = [Letter.make(commit.run.key, START, now + order.delay, now, store.framer.wrap(encode(None)), store.backend.seal)]
     commit.task = order.task
     return commit
 

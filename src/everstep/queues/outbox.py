@@ -16,9 +16,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from everstep.backends.contract.capability import has
+from everstep.backends.contract.outbox import Outbox
 from everstep.backends.contract.queues import Task
 from everstep.clock import clock
-from everstep.codec.frame import unwrap
 from everstep.codec.values import decode, encode
 from everstep.errors import Damaged, EverstepError, InvalidArgument, RunExists, StoreBusy, Unstorable
 from everstep.fields import Shape
@@ -56,7 +57,8 @@ def leave(store: Host, order: Order, run: str, connection: Any) -> None:
     if isinstance(connection, sqlite3.Connection):
         _leave_in_file(connection, (run, body, digest))
         return
-    sql = store.backend.order_sql()
+    backend: Any = store.backend
+    sql = backend.order_sql() if has(backend, Outbox) else None
     if sql is None or not callable(getattr(connection, "cursor", None)):
         raise InvalidArgument(
             f"{type(connection).__module__}.{type(connection).__qualname__} is no connection that {store.url} can be written with",
@@ -78,9 +80,10 @@ def _leave_in_file(connection: sqlite3.Connection, values: Sequence[Any]) -> Non
 
 def carry_out(store: Host, files: Sequence[str | os.PathLike[str]] = ()) -> Iterator[Carried]:
     """Make runs of the orders that were committed."""
-    while found := store.backend.orders(_AT_ONCE):
+    outbox: Any = store.backend if has(store.backend, Outbox) else None
+    while outbox is not None and (found := outbox.orders(_AT_ONCE)):
         yield from (_carry(store, one) for one in found)
-        store.backend.drop_orders([number for number, *_ in found])
+        outbox.drop_orders([number for number, *_ in found])
     for file in files:
         yield from _from_file(store, file)
 
@@ -106,7 +109,7 @@ def _carry(store: Host, left: Left) -> Carried:
     if not isinstance(body, bytes) or sha256(body).digest() != digest:
         return Carried(str(run), Damaged(f"the order of run {run!r} does not match its digest", remedy="Enqueue it anew."))
     try:
-        order = _read(body)
+        order = _read(store, body)
     except (Damaged, ValueError, TypeError, KeyError) as error:
         return Carried(run, Damaged(f"the order of run {run!r} cannot be read: {error}", remedy="Enqueue it anew."))
     try:
@@ -115,7 +118,7 @@ def _carry(store: Host, left: Left) -> Carried:
         return Carried(run, error)
 
 
-def _read(body: bytes) -> Order:
-    said = decode(unwrap(body))
+def _read(store: Host, body: bytes) -> Order:
+    said = decode(store.framer.unwrap(body))
     late = max(0, said["delay"] - (clock.now_us() - said["at"]))
     return Order(said["name"], said["about"], said["chunks"], Task(*said["task"]), late)

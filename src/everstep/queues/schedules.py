@@ -17,7 +17,6 @@ from typing import Any, Literal, cast, get_args
 
 from everstep.backends.contract.queues import Task
 from everstep.clock import clock
-from everstep.codec.frame import unwrap
 from everstep.codec.values import decode, encode
 from everstep.errors import Damaged, EverstepError, InvalidArgument, NotFound, RunExists, StoreError
 from everstep.fields import Shape
@@ -75,7 +74,7 @@ def schedule(
         "input": b64encode(store.framer.wrap(encode([list(stored[0]), stored[1]], "arguments"))).decode(),
     }  # fmt: skip
     store.backend.set_fact(PREFIX + name, json.dumps(said))
-    return _parse(PREFIX + name, said)
+    return _parse(store, PREFIX + name, said)
 
 
 def _known(store: Host, name: str) -> dict[str, Any]:
@@ -95,7 +94,7 @@ def unschedule(store: Host, name: str) -> None:
 
 
 def schedules(store: Host) -> list[Schedule]:
-    return [_parse(name, _read(name, text, fired)) for name, text, fired in _all(store)]
+    return [_parse(store, name, _read(name, text, fired)) for name, text, fired in _all(store)]
 
 
 def _all(store: Host) -> list[tuple[str, str, str | None]]:
@@ -119,9 +118,9 @@ def _digest(text: str) -> str:
     return sha256(text.encode()).hexdigest()[:32]
 
 
-def _parse(name: str, said: dict[str, Any]) -> Schedule:
+def _parse(store: Host, name: str, said: dict[str, Any]) -> Schedule:
     task = Task(**said["task"])
-    args, kwargs = decode(unwrap(b64decode(said["input"])))
+    args, kwargs = decode(store.framer.unwrap(b64decode(said["input"])))
     return Schedule(
         name.removeprefix(PREFIX), said["workflow"], said["cron"], said["zone"], cast(Missed, said["missed"]), task.queue, task.priority, task.key,
         datetime.fromtimestamp(said["next"] / 1e6, UTC), (tuple(args), kwargs),
@@ -169,7 +168,7 @@ def fire(store: Host, now: int) -> list[Fired]:
 
 def _fire(store: Host, name: str, text: str, said: dict[str, Any], now: int) -> list[Fired]:
     due, following = _due(said, now)
-    plan = _parse(name, said)
+    plan = _parse(store, name, said)
     task = Task(**said["task"])
     fired = [run for at in due if (run := _enqueue(store, plan, task, at)) is not None]
     if store.backend.fact(name) == text:  # else there is nothing left that this could be noted of

@@ -83,7 +83,7 @@ def _look_at(store: Host, candidate: _Candidate, workers: list[Said]) -> Strande
     row, queue = candidate
     version = None
     try:
-        said = beginning(store, verified(row))
+        said = beginning(store, verified(row, store.backend.seal))
         if "workflow" not in said:
             return None  # a loop of a program's own, which no worker drives
         before = driven(store.backend, row, said)

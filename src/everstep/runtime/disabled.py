@@ -77,6 +77,10 @@ class AsyncOffStep(OffStep):
         return super().fail(error)
 
 
+async def _given(step: AsyncOffStep) -> AsyncOffStep:
+    return step
+
+
 class OffRun:
     """Has the methods of a run; a step is a call."""
 
@@ -150,7 +154,9 @@ class OffRun:
     def checkpoint(self, note: Any = None, tags: Any = (), meta: Any = None, state: Any = None) -> Checkpoint:
         if state is not None:
             self.state = state
-        return Checkpoint(Record(self.id, 0, Kind.CHECKPOINT.value, 0, time.time_ns() // 1000, 0, note, (), None, None, b"", b""))
+        return Checkpoint(
+            Record(self.id, 0, Kind.CHECKPOINT.value, 0, time.time_ns() // 1000, 0, note, (), None, None, None, None, b"", b"")
+        )
 
     def gate(self, name: str, ask: str | None = None, **options: Any) -> Any:
         condition = options.get("condition")
@@ -211,8 +217,8 @@ class AsyncOffRun:
         result = self._run.step(name, function, *args, **kwargs)
         return await result if inspect.isawaitable(result) else result
 
-    async def begin(self, name: str, /, *args: Any, key: Any = None, retry: Any = None, kind: str | None = None, **kwargs: Any) -> Any:
-        return AsyncOffStep(self._run, name, retry)
+    def begin(self, name: str, /, *args: Any, key: Any = None, retry: Any = None, kind: str | None = None, **kwargs: Any) -> Any:
+        return _given(AsyncOffStep(self._run, name, retry))
 
     async def map(self, function: Callable[..., Any], items: Iterable[Any], concurrency: int = 8) -> list[Any]:
         return [await one if inspect.isawaitable(one) else one for one in self._run.map(function, items)]

@@ -51,7 +51,7 @@ class Host(BaseStore):
         self._ends: list[Callable[[], None]] = []  # what else ends with the store
         self._named_ends: set[str] = set()
         super().__init__(backend, **options)
-        self.keeper = Keeper(backend, lease_seconds)
+        self.keeper = Keeper(self, lease_seconds)
         self.hook_registry = Hooks()
         self.observers = Observers()
 

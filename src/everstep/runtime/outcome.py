@@ -88,7 +88,7 @@ def _changed_since(store: Host, row: RunRow) -> str | None:
     """Why a run waits, if its status record does not know: a pause came later, or the answer that it waits for has come."""
     letters = {letter.name: letter for letter in store.backend.letters(row.id)}
     if "pause" in letters:
-        return told(verified_letter(row, letters["pause"]))
+        return told(verified_letter(row, letters["pause"], store.backend.seal), store.framer)
     if not any(name.startswith("answer:") for name in letters):
         return None
     come = [gate.address for gate in open_gates(store.backend, row) if f"answer:{gate.address}" in letters]
@@ -110,5 +110,5 @@ def waited_for(store: Host, row: RunRow) -> list[Gate]:
     }
     for child in reversed(waiting):
         if child.id not in over:
-            found += waited_for(store, verified(child))
+            found += waited_for(store, verified(child, store.backend.seal))
     return found

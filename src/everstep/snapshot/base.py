@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from everstep.codec.frame import plain, weight
+from everstep.codec.frame import MAX_CONTENT, weight
 from everstep.errors import LimitExceeded
 from everstep.snapshot.loader import doubtful, too_heavy
 from everstep.snapshot.tracked import Tracker
@@ -29,7 +29,7 @@ class Built(NamedTuple):
     known: Known
 
 
-def build_base(state: Any, wrap: Callable[[bytes], bytes], known: Known = NOTHING, tracker: Tracker = _NOBODY) -> Built:
+def build_base(state: Any, wrap: Callable[..., bytes], known: Known = NOTHING, tracker: Tracker = _NOBODY) -> Built:
     """Build a base for a state; `known` are the chunks that the base before it reaches."""
     builder = Builder(known, wrap, tracker)
     root = builder.build(state)
@@ -37,7 +37,7 @@ def build_base(state: Any, wrap: Callable[[bytes], bytes], known: Known = NOTHIN
     stored = sum(node.stored for node in reached.values())
     if not doubtful(builder.unfolded(reached), stored):
         return Built(root, builder.chunks, reached)
-    scale = Builder(NOTHING, plain, tracker, weight)
+    scale = Builder(NOTHING, lambda content: wrap(content, MAX_CONTENT + 1), tracker, weight)  # nothing is compressed
     weighed = scale.build(state)
     on_scale = scale.reached()
     heavy = scale.unfolded(on_scale)
@@ -72,7 +72,7 @@ def _parts(value: Any) -> list[tuple[Any, Any]]:
 
 
 def _too_heavy_alone(value: Any) -> bool:
-    scale = Builder(NOTHING, plain, _NOBODY, weight)
+    scale = Builder(NOTHING, bytes, _NOBODY, weight)
     scale.build(value)
     reached = scale.reached()
     return too_heavy(scale.unfolded(reached), sum(node.stored for node in reached.values()))

@@ -2,6 +2,9 @@
 
 Relies on `tracked` and, for plain parts, on `untracked`; and on `saver` to start again if the state changed meanwhile. If the delta isn't
 stored, `forget` makes the next one a full one. No I/O.
+
+Reads and sets the underscored attributes of tracked containers: these are the user's own dicts and lists, and a public name there would be an
+attribute of a program's state.
 """
 
 from __future__ import annotations

@@ -11,8 +11,9 @@ and dicts around the same texts and numbers. So a loaded state takes about as mu
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from typing import Any
 
@@ -28,6 +29,11 @@ DOUBTLESS, DOUBTFUL = 1 << 20, 16
 LIGHT, HEAVY = 160 << 20, 64_000
 Fetch = Callable[[Sequence[bytes]], dict[bytes, bytes]]
 Entry = tuple[bytes, int]
+Part = tuple[str, int, bytes]
+_MARKED = re.compile(
+    rb"\xc7.\x1e\x94\xa1", re.DOTALL
+)  # how a reference begins: an extension of type 30, a list of four, a text of one letter
+_HOLDING = frozenset("ldv")  # the kinds of references whose chunks may hold others
 SHARED = frozenset("sb")
 """The kinds of references that become one object, however often they occur."""
 _UNCHANGEABLE = frozenset({str, bytes, int, float, bool, type(None)})
@@ -53,6 +59,15 @@ def parse_reference(data: bytes) -> tuple[str, int, int, bytes]:
     return kind, count, level, digest
 
 
+def references_in(content: bytes) -> list[Part]:
+    """Kind, level and digest of the references that a content holds, each once; none where it cannot be decoded, which whoever needs it will meet."""
+    found: list[tuple[str, int, int, bytes]] = []
+    if _MARKED.search(content) is not None:
+        with suppress(DamagedFrame):
+            Decoder(lambda data: found.append(parse_reference(data))).decode(content)
+    return list(dict.fromkeys((kind, level, digest) for kind, _, level, digest in found if digest))
+
+
 def _is_count(n: Any) -> bool:
     return type(n) is int and 0 <= n <= MOST_ITEMS
 
@@ -69,7 +84,7 @@ def entries_of(content: bytes) -> list[Entry]:
 class Loader:
     """Reads one base."""
 
-    def __init__(self, fetch: Fetch, unwrap: Callable[[bytes], bytes]):
+    def __init__(self, fetch: Fetch, unwrap: Callable[[bytes], bytes], ahead: dict[bytes, bytes] | None = None):
         self._fetch = fetch
         self._unwrap = unwrap
         self.decoder = Decoder(self._reference)
@@ -77,23 +92,54 @@ class Loader:
         self._unfolded = self._stored = 0
         self._seen: set[bytes] = set()
         self._whole: dict[bytes, str | bytes] = {}  # by reference
+        self._was_ahead = False
+        self._ahead = {} if ahead is None else ahead  # frames that were fetched ahead
+        self._opened: dict[bytes, bytes] = {}  # contents that were searched for further references
         self._segments: dict[bytes, tuple[Any, int]] = {}  # by the name of the chunk: its items, and the unfolded size below them
 
     def load(self, root: bytes) -> Any:
         self._root = root
         try:
+            if not self._was_ahead:
+                self.read_ahead(root)
             return self.decoder.decode(root)
         finally:
             self._whole.clear()
             self._segments.clear()
+            self._ahead, self._was_ahead = {}, False
+            self._opened.clear()
+
+    def read_ahead(self, *roots: bytes) -> None:
+        """Fetch the chunks of bases one level at a time, not one reference at a time: each fetch from a server takes a round trip."""
+        self._was_ahead = True
+        parts = dict.fromkeys(part for root in roots for part in references_in(root))
+        wanted = [part for part in parts if part[2] not in self._ahead]
+        while wanted:
+            frames = self._fetch([digest for _, _, digest in wanted])
+            self._ahead.update(frames)
+            below = dict.fromkeys(part for kind, level, digest in wanted if digest in frames for part in self._below(kind, level, digest))
+            wanted = [part for part in below if part[2] not in self._ahead]
+
+    def _below(self, kind: str, level: int, digest: bytes) -> list[Part]:
+        """Return the references of a chunk. Damage is reported by the caller that decodes it."""
+        if not level and kind not in _HOLDING:
+            return []
+        try:
+            content = self._opened[digest] = self._content(digest, self._ahead[digest])
+            return [(kind, level - 1, below) for below, _ in entries_of(content)] if level else references_in(content)
+        except (DamagedChunk, DamagedFrame):
+            return []
 
     def contents(self, digests: Sequence[bytes]) -> list[bytes]:
         """Return the contents of chunks, each checked against its name."""
-        frames = self._fetch(digests)
-        known = {digest: self._content(digest, frames.get(digest)) for digest in dict.fromkeys(digests)}
+        frames = self._ahead if all(digest in self._ahead for digest in digests) else self._fetch(digests)
+        known = {digest: self._opened_or_read(digest, frames) for digest in dict.fromkeys(digests)}
         if self._root is not None:
             self._count(digests, frames, known)
         return [known[digest] for digest in digests]
+
+    def _opened_or_read(self, digest: bytes, frames: dict[bytes, bytes]) -> bytes:
+        return self._opened.pop(digest) if digest in self._opened else self._content(digest, frames.get(digest))
 
     def _content(self, digest: bytes, frame: bytes | None) -> bytes:
         if frame is None:

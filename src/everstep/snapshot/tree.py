@@ -16,6 +16,8 @@ led to a list, almost all its segments are the same. A container keeps an *image
 are cut again.
 
 A base refers only to chunks that it writes itself or that the base before it reaches. gc may free all others at any time.
+
+Uses the underscored attributes of tracked containers for the reason that `delta_builder` gives.
 """
 
 from __future__ import annotations

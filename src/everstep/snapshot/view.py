@@ -21,6 +21,9 @@ class LazyLoader(Loader):
         super().__init__(fetch, unwrap)
         self.decoder = Decoder(lambda data: Lazy(data, self))
 
+    def read_ahead(self, *roots: bytes) -> None:
+        """Fetch nothing: chunks are fetched on access."""
+
 
 _NOTHING = LazyLoader(lambda digests: {}, bytes)
 

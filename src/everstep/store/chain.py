@@ -13,7 +13,7 @@ from everstep.clock import clock
 from everstep.codec.frame import Framer
 from everstep.errors import IllegalTransition, LimitExceeded
 from everstep.fields import Shape
-from everstep.records import ZERO, Kind, RunRow, Status, make_record
+from everstep.records import SALT_BYTES, ZERO, Kind, RunRow, Seal, Status, make_record, unkeyed
 from everstep.snapshot.saver import Saved
 
 
@@ -56,15 +56,19 @@ _ENTRIES = frozenset({Kind.STEP.value, Kind.GATE.value, Kind.ANSWER.value, Kind.
 class Chain:
     """Adds records to a run, one after the other, and ends in a commit."""
 
-    def __init__(self, framer: Framer, row: RunRow, was: RunRow | None):
+    def __init__(self, framer: Framer, row: RunRow, was: RunRow | None, seal: Seal = unkeyed):
         self._framer = framer
+        self._seal = seal
         self._was = was
         self._row = row.copy()
         self._at = clock.now_us()
         self._records: list[Any] = []
         self._chunks: list[tuple[bytes, bytes]] = []
 
-    def add(self, kind: str, content: bytes, note: str | None = None, tags: tuple[str, ...] = (), meta: str | None = None) -> None:
+    def add(
+        self, kind: str, content: bytes, note: str | None = None, tags: tuple[str, ...] = (), meta: str | None = None, own: str | None = None,
+        salt: bytes | None = None,
+    ) -> None:  # fmt: skip
         row = self._row
         if row.head_seq >= MAX_SEQ:
             raise LimitExceeded(
@@ -72,10 +76,13 @@ class Chain:
             )
         body = self._framer.wrap(content, SMALL_ENTRY if kind in _ENTRIES else 0)
         row.head_seq += 1
-        record = make_record(row.head_digest, row.id, row.head_seq, kind, row.epoch, self._at, row.checkpoints, body, note, tags, meta)
+        record = make_record(
+            row.head_digest, row.id, row.key, row.head_seq, kind, row.epoch, self._at, row.checkpoints, body, note, tags, meta, own, salt,
+            self._seal,
+        )  # fmt: skip
         row.head_digest = record.digest
         row.stored += len(body)
-        self._records.append(record)
+        self._records.append(record.opened_by(self._framer))
 
     def entries(self, entries: Sequence[Entry]) -> None:
         """Journal entries, with the chunks of their results."""
@@ -88,9 +95,13 @@ class Chain:
         self._chunks.extend(chunks)
         self._row.stored += sum(len(frame) for _, frame in chunks)
 
-    def checkpoint(self, saved: Saved, note: str | None = None, tags: tuple[str, ...] = (), meta: str | None = None) -> None:
+    def checkpoint(
+        self, saved: Saved, note: str | None = None, tags: tuple[str, ...] = (), meta: str | None = None, own: str | None = None
+    ) -> None:
+        """A checkpoint with its labels, and what the runtime says about it (`own`)."""
         self._row.checkpoints += 1
-        self.add(CHECKPOINT, saved.delta, note, tags, meta)
+        salt = None if note is None and meta is None and not tags else os.urandom(SALT_BYTES)
+        self.add(CHECKPOINT, saved.delta, note, tags, meta, own, salt)
         if saved.base is not None:
             self.add(BASE, saved.base)
             self.chunks(saved.chunks)
@@ -103,12 +114,15 @@ class Chain:
         self.add(STATUS, packb({"status": status.value, **about}))
 
     def start(self, **about: Any) -> None:
-        self.add(START, packb(about))
+        """The first record. It repeats the run's key, and a fork's family, so that its records can be proved where the row is lost."""
+        row = self._row
+        family = {"family": row.family} if row.family != row.key else {}
+        self.add(START, packb({"key": row.key, **family, **about}))
 
     def commit(self, **changes: Any) -> Commit:
         row = self._row
         row.updated_at = self._at
         for name, value in changes.items():
             setattr(row, name, value)
-        row.check = row.digest()
+        row.check = row.digest(self._seal)
         return Commit(row, self._was, self._records, self._chunks)

@@ -8,20 +8,24 @@ dropped on purpose is told from one that is damaged by the run's prune mark.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
-from everstep.backends.contract.core import Backend
-from everstep.codec.frame import unwrap
+from everstep.backends.contract.core import Backend, Located
 from everstep.codec.values import Decoder, revived
-from everstep.errors import Damaged, DamagedRecord, DamagedRun, MissingHead, PrunedCheckpoint, RunDeleted
+from everstep.errors import Damaged, DamagedRecord, DamagedRun, EverstepError, MissingHead, PrunedCheckpoint, RunDeleted
 from everstep.fields import Shape
-from everstep.records import ZERO, Base, Kind, Pruned, Record, RunRow, record_fault
+from everstep.records import ZERO, Base, Kind, Pruned, Record, RunRow, Seal, record_fault
 from everstep.snapshot.delta import Op, apply
 from everstep.snapshot.loader import Loader
 from everstep.snapshot.saver import NO_DELTA
 from everstep.store.no_collection import no_collection
 
 _STATE = (Kind.CHECKPOINT.value, Kind.BASE.value)
+
+
+Frames = dict[bytes, bytes]
 
 
 class Loaded(Shape):
@@ -36,8 +40,63 @@ class Loaded(Shape):
         return revived(self.value) if self.objects else self.value
 
 
-def seq_of(backend: Backend, row: RunRow, number: int) -> int:
-    """The place of a checkpoint in its run: found by halving, because every record knows the newest number up to it."""
+class Stretch(Shape):
+    """What was read of a run in one go: where a checkpoint stands, and the records of its state and perhaps beyond, not yet proved."""
+
+    backend: Backend
+    row: RunRow
+    at: Located
+    mark: Pruned | None
+
+    def proved(self, first: int, last: int) -> list[Record]:
+        """The records first..last, gap-free and each matching its digest."""
+        before = max(1, first - 1)
+        return _proved(self.backend, self.row, [r for r in self.at.records if before <= r.seq <= last], first, last)
+
+    def checkpoint(self, number: int) -> Record:
+        """The record of the checkpoint that this was read for."""
+        return _checkpoint(self.row, self.proved(self.at.seq, self.at.seq)[-1], number)
+
+
+def find(backend: Backend, row: RunRow, number: int) -> int:
+    """The place of a checkpoint."""
+    try:
+        found = backend.locate(row.id, number)
+    except Damaged:
+        found = None
+    return _sound(backend, row, number, None, found).seq
+
+
+def stretch(backend: Backend, row: RunRow, number: int, upto: int = 0) -> Stretch:
+    """Read the records that the state of a checkpoint is made of, and those behind it up to a place."""
+    try:
+        found = backend.locate(row.id, number, upto)
+    except Damaged:
+        found = None
+    found = _sound(backend, row, number, upto, found)
+    mark = _proved_mark(row, found.mark, backend.seal)
+    if number != row.checkpoints and mark is not None and not mark.has_state(number):  # the head is never pruned
+        raise pruned_error(row, number, mark)
+    return Stretch(backend, row, found, mark)
+
+
+def _sound(backend: Backend, row: RunRow, number: int, upto: int | None, found: Located | None) -> Located:
+    """Where a checkpoint stands. What a backend does not find, or finds where it cannot be, is searched for record by record, which names the damage."""
+    if found is None or not (number <= found.seq <= row.head_seq and found.base <= min(found.seq + 1, row.head_seq)):
+        return _searched(backend, row, number, upto)
+    return found
+
+
+def _searched(backend: Backend, row: RunRow, number: int, upto: int | None) -> Located:
+    seq = _search(backend, row, number)
+    bases = backend.records(row.id, 1, min(seq + 1, row.head_seq), (Kind.BASE.value,), newest=2)
+    base = max((b.seq for b in bases if b.number <= number), default=0)
+    found = Located(seq, base)
+    return found if upto is None else found._replace(records=backend.records(row.id, found.first, found.last(upto)))
+
+
+def _search(backend: Backend, row: RunRow, number: int) -> int:
+    """The place of a checkpoint, found by halving, because every record knows the newest number up to it."""
     low, high = max(1, number), row.head_seq
     while low < high:
         middle = (low + high) // 2
@@ -72,16 +131,30 @@ def _gone(backend: Backend, row: RunRow, seq: int) -> Damaged:
 
 def checkpoint_record(backend: Backend, row: RunRow, number: int) -> Record:
     """The verified record of one checkpoint."""
-    record = checked(backend, row, seq_of(backend, row, number), None)[-1]
+    return _checkpoint(row, checked(backend, row, find(backend, row, number), None)[-1], number)
+
+
+def _checkpoint(row: RunRow, record: Record, number: int) -> Record:
     if record.number != number or record.kind != Kind.CHECKPOINT:
         raise DamagedRecord(row.id, record.seq, f"checkpoint {number} should stand there")
     return record
 
 
+def unproved(
+    backend: Backend, run: str, first: int, last: int, kinds: Sequence[str] | None = None, newest: int | None = None
+) -> list[Record]:
+    """Records as they are stored, for those who only look: nothing proves them, but the store can open them."""
+    return [record.opened_by(backend.framer) for record in backend.records(run, first, last, kinds, newest)]
+
+
 def checked(backend: Backend, row: RunRow, first: int, last: int | None) -> list[Record]:
     """Records first..last, gap-free and each matching its digest; the head also matching the run row."""
     last = first if last is None else last
-    records = backend.records(row.id, max(1, first - 1), last)
+    return _proved(backend, row, backend.records(row.id, max(1, first - 1), last), first, last)
+
+
+def _proved(backend: Backend, row: RunRow, records: list[Record], first: int, last: int) -> list[Record]:
+    """The records first..last of those that were read, with the one before them if there is one."""
     expected = range(max(1, first - 1), last + 1)
     if len(records) != len(expected) or any(r.seq != seq for r, seq in zip(records, expected, strict=True)):
         found = {r.seq for r in records}
@@ -89,10 +162,11 @@ def checked(backend: Backend, row: RunRow, first: int, last: int | None) -> list
     before = ZERO
     for i, record in enumerate(records):
         if i or record.seq == 1:
-            fault = record_fault(before, record)
+            fault = record_fault(before, record, row.key, backend.seal)
             if fault:
                 number = record.number if record.kind == Kind.CHECKPOINT else None
                 raise DamagedRecord(row.id, record.seq, fault, number)
+        record.opener = backend.framer
         before = record.digest
     if last == row.head_seq and before != row.head_digest:
         raise DamagedRecord(row.id, last, "it is not the one that the run row names as its head", records[-1].number)
@@ -104,11 +178,14 @@ def checked_from(backend: Backend, row: RunRow, first: int) -> list[Record]:
     return checked(backend, row, first, row.head_seq) if first <= row.head_seq else []
 
 
-def load(backend: Backend, row: RunRow, number: int) -> Loaded:
-    """The snapshot of one checkpoint; an error about the head names the newest good one."""
+def load(backend: Backend, row: RunRow, number: int, found: Stretch | None = None, frames: Frames | None = None) -> Loaded:
+    """The snapshot of one checkpoint; an error about the head names the newest good one. `found` and `frames`: what was read of it already."""
     try:
         with no_collection():
-            return _load_beside_prune(backend, row, number)
+            try:
+                return load_only(backend, row, number, found, frames)
+            except Damaged:  # look twice: a prune may have replaced the base between reading its record and reading its chunks
+                return load_only(backend, row, number)
     except Damaged as error:
         refuse_deleted(backend, row)
         if number != row.checkpoints:
@@ -116,12 +193,17 @@ def load(backend: Backend, row: RunRow, number: int) -> Loaded:
         raise of_head(backend, row, error) from error.__cause__
 
 
-def _load_beside_prune(backend: Backend, row: RunRow, number: int) -> Loaded:
-    """Looks twice before it speaks of damage: a prune may have replaced the base between reading its record and reading its chunks."""
-    try:
-        return load_only(backend, row, number)
-    except Damaged:
-        return load_only(backend, row, number)
+def load_two(backend: Backend, a: tuple[RunRow, int], b: tuple[RunRow, int]) -> tuple[Loaded, Loaded]:
+    """Two snapshots. Where they are of one family, their chunks are fetched together."""
+    found: tuple[Stretch | None, ...] = (None, None)
+    frames: Frames = {}
+    if a[0].family == b[0].family:
+        with suppress(EverstepError):  # loading them one by one says which of them cannot be loaded, and why
+            found = tuple(stretch(backend, row, number) for row, number in (a, b))
+            roots = [_parts(row, number, read)[0] for (row, number), read in zip((a, b), found, strict=True) if read is not None]
+            reader = Loader(partial(backend.chunks, a[0].family), backend.framer.unwrap, frames)
+            reader.read_ahead(*(root for root in roots if root is not None))
+    return load(backend, *a, found[0], dict(frames)), load(backend, *b, found[1], frames)
 
 
 def of_head(backend: Backend, row: RunRow, error: Damaged) -> Damaged:
@@ -153,11 +235,14 @@ def newest_good(backend: Backend, row: RunRow, number: int) -> int | None:
     return salvage.newest_good(backend, row, number)
 
 
-def load_only(backend: Backend, row: RunRow, number: int) -> Loaded:
+def load_only(backend: Backend, row: RunRow, number: int, found: Stretch | None = None, frames: Frames | None = None) -> Loaded:
     """The snapshot of one checkpoint, without a word about others if it is damaged."""
-    base, deltas = _records(backend, row, number)
-    loader = Loader(lambda digests: backend.chunks(row.family, digests), unwrap)
-    value = loader.load(base) if base is not None else None
+    base, deltas = _parts(row, number, found or stretch(backend, row, number))
+    loader = Loader(partial(backend.chunks, row.family), backend.framer.unwrap, frames)
+    value = None
+    if base is not None:
+        loader.read_ahead(base)
+        value = loader.load(base)
     decoder = Decoder()
     size = 0
     for record in deltas:
@@ -172,8 +257,8 @@ def look(backend: Backend, row: RunRow, number: int) -> Any:
     from everstep.snapshot.view import LazyLoader, view
 
     try:
-        base, deltas = _records(backend, row, number)
-        loader = LazyLoader(lambda digests: _chunks(backend, row, number, digests), unwrap)
+        base, deltas = _parts(row, number, stretch(backend, row, number))
+        loader = LazyLoader(lambda digests: _chunks(backend, row, number, digests), backend.framer.unwrap)
         value = loader.load(base) if base is not None else None
         decoder = Decoder()
         for record in deltas:
@@ -198,63 +283,54 @@ def _chunks(backend: Backend, row: RunRow, number: int, digests: Sequence[bytes]
 
 def deltas_of(backend: Backend, row: RunRow, first: int, last: int) -> list[tuple[Record, list[Op] | None]]:
     """The checkpoints first..last with their deltas; None where a base stands in for one, or where it was pruned (then it has no body)."""
-    start, stop = seq_of(backend, row, first), seq_of(backend, row, last)
+    start, stop = find(backend, row, first), find(backend, row, last)
     decoder = Decoder()
     out: list[tuple[Record, list[Op] | None]] = []
     for record in checked(backend, row, start, stop):
         if record.kind == Kind.CHECKPOINT:
-            content = NO_DELTA if record.body is None else unwrap(record.body)
+            content = NO_DELTA if record.body is None else record.content()
             out.append((record, None if content == NO_DELTA else _ops(decoder, content, row, record)))
     return out
 
 
 def prune_mark(backend: Backend, row: RunRow) -> Pruned | None:
     """What was pruned of a run, proved."""
-    mark = backend.pruned(row.id)
-    if mark is not None and (mark.digest() != mark.check or mark.key != row.key):
+    return _proved_mark(row, backend.pruned(row.id), backend.seal)
+
+
+def _proved_mark(row: RunRow, mark: Pruned | None, seal: Seal) -> Pruned | None:
+    if mark is not None and (mark.digest(seal) != mark.check or mark.key != row.key):
         raise DamagedRun(f"the prune mark of run {row.id!r} does not match its digest")
     return mark
 
 
-def added_base(backend: Backend, row: RunRow, number: int) -> Base | None:
-    """The newest base that prune added at or before a checkpoint, proved."""
-    for base in backend.bases(row.id, number):
-        if base.digest() != base.check or base.key != row.key:
-            raise DamagedRun(f"the added base for {row.id}@{base.number} does not match its digest")
-        return base
-    return None
+def _proved_base(row: RunRow, base: Base | None, seal: Seal) -> Base | None:
+    if base is not None and (base.digest(seal) != base.check or base.key != row.key):
+        raise DamagedRun(f"the added base for {row.id}@{base.number} does not match its digest")
+    return base
 
 
-def _records(backend: Backend, row: RunRow, number: int) -> tuple[bytes | None, list[Record]]:
-    """The content of the base to start from, and the checkpoints after it up to the wanted one; all verified."""
-    if number != row.checkpoints:  # the head is never pruned
-        mark = prune_mark(backend, row)
-        if mark is not None and not mark.has_state(number):
-            raise pruned_error(row, number, mark)
-    target = seq_of(backend, row, number)
-    bound = min(target + 1, row.head_seq)  # a base for this very checkpoint follows right behind it
-    bases = [b for b in backend.records(row.id, 1, bound, (Kind.BASE.value,), newest=2) if b.number <= number]
-    first = bases[-1].seq if bases else 1
-    records = checked(backend, row, first, max(target, first))
-    base = records[0] if bases else None
+def _parts(row: RunRow, number: int, found: Stretch) -> tuple[bytes | None, list[Record]]:
+    """The content of the base to start from, and the checkpoints after it up to the wanted one."""
+    at = found.at
+    records = found.proved(at.base or 1, max(at.seq, at.base))
+    base = records[0] if at.base else None
     if base is not None and base.kind != Kind.BASE:
-        raise DamagedRecord(row.id, first, "a base should stand there")
+        raise DamagedRecord(row.id, at.base, "a base should stand there")
     deltas = [r for r in records if r.kind == Kind.CHECKPOINT and (base is None or r.number > base.number)]
-    expected = list(range((base.number if base else 0) + 1, number + 1))
-    if [r.number for r in deltas] != expected:
-        raise DamagedRecord(row.id, target, f"the checkpoints before {number} do not follow each other", number)
+    if [r.number for r in deltas] != list(range((base.number if base else 0) + 1, number + 1)):
+        raise DamagedRecord(row.id, at.seq, f"the checkpoints before {number} do not follow each other", number)
     if (base is not None and base.body is None) or any(r.body is None for r in deltas):
-        return _around_pruned(backend, row, number, deltas)
+        return _around_pruned(found, number, deltas, _proved_base(row, at.added, found.backend.seal))
     return None if base is None else _content(row, base), deltas
 
 
-def _around_pruned(backend: Backend, row: RunRow, number: int, deltas: list[Record]) -> tuple[bytes, list[Record]]:
+def _around_pruned(found: Stretch, number: int, deltas: list[Record], base: Base | None) -> tuple[bytes, list[Record]]:
     """The same where bodies are missing: from a base that prune added, if there is one with all that follows it."""
-    mark = prune_mark(backend, row)
-    base = added_base(backend, row, number)
+    row, mark = found.row, found.mark
     after = [r for r in deltas if base is not None and r.number > base.number]
     if base is not None and number - base.number == len(after) and all(r.body is not None for r in after):
-        return unwrap(base.body), after
+        return found.backend.framer.unwrap(base.body), after
     missing = [r for r in deltas if r.body is None and (mark is None or mark.has_body(r.seq))]
     if mark is None or missing:
         where = missing[-1] if missing else deltas[-1] if deltas else None
@@ -274,7 +350,7 @@ def pruned_error(row: RunRow, number: int, mark: Pruned) -> PrunedCheckpoint:
 def _content(row: RunRow, record: Record) -> bytes:
     if record.body is None:
         raise DamagedRecord(row.id, record.seq, "its body is gone", record.number)
-    return unwrap(record.body)
+    return record.content()
 
 
 def _ops(decoder: Decoder, content: bytes, row: RunRow, record: Record) -> list[Op]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from everstep.backends.contract.core import Query
 from everstep.records import Kind, Record
 from everstep.store.journal.entries import said_in
-from everstep.store.load import checked
+from everstep.store.load import checked, unproved
 from everstep.store.refs import find_run
 from everstep.store.views import RunInfo
 
@@ -56,7 +56,7 @@ def fork_before(store: BaseStore, run: str, step: str) -> str:
 def attempts(store: BaseStore, run: str) -> set[int]:
     """The attempts that left more than a step: a resume may only read an answer. Taking a run's lease to cancel or pause it is not one."""
     row = store.backend.run(run)
-    records = () if row is None else store.backend.records(run, 1, row.head_seq, _ATTEMPTED)
+    records = () if row is None else unproved(store.backend, run, 1, row.head_seq, _ATTEMPTED)
     return {one.epoch for one in records if one.epoch and (one.kind != Kind.STATUS or _status(one) in ("running", "succeeded", "failed"))}
 
 

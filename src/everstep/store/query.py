@@ -10,15 +10,16 @@ from math import isfinite
 from typing import Any
 
 from everstep.backends.contract.core import Backend, Query
-from everstep.backends.query_semantics import fits_run
+from everstep.backends.contract.query_semantics import fits_run
 from everstep.errors import DamagedRecord, DamagedRun, InvalidArgument
 from everstep.ids import check_tag
 from everstep.records import ZERO, Record, RunRow, Status, record_fault
 from everstep.store.load import prune_mark
 from everstep.store.refs import tags_of, verified
-from everstep.store.views import HEADER, Checkpoint, Page, RunInfo
+from everstep.store.views import Checkpoint, Page, RunInfo
 
 _MOST = 10_000
+RESERVED = "$"
 MOST_PLACE = 2**63 - 1
 """The largest cursor, position or limit: what every backend can compare with."""
 Time = datetime | float | int
@@ -63,7 +64,7 @@ def list_runs(backend: Backend, query: Query) -> Page[RunInfo]:
     if places != sorted(set(places), reverse=not query.oldest_first):  # an index that names a run twice, and another one not at all
         raise DamagedRun("the listing of runs is not in its order", remedy="Find out what else is wrong: store.verify('full').")
     for _, row in found:
-        if not fits_run(verified(row), query):  # an index that points to another run
+        if not fits_run(verified(row, backend.seal), query):  # an index that points to another run
             raise DamagedRun(
                 f"the listing names run {row.id!r}, which does not fit", remedy="Find out what else is wrong: store.verify('full')."
             )
@@ -90,7 +91,7 @@ def _prove(backend: Backend, row: RunRow, found: list[Record]) -> None:
     """Each record against its digest; that of the record before it is all that is needed for it."""
     before = backend.digests(row.id, [record.seq - 1 for record in found])
     for record in found:
-        fault = record_fault(before.get(record.seq - 1, ZERO), record)
+        fault = record_fault(before.get(record.seq - 1, ZERO), record, row.key, backend.seal)
         if fault:
             raise DamagedRecord(row.id, record.seq, fault, record.number)
 
@@ -163,8 +164,8 @@ def to_meta(meta: Mapping[str, Any] | None) -> str | None:
         if isinstance(value, float) and not isfinite(value):
             raise InvalidArgument(f"metadata {key!r} is {value}, and metadata cannot be NaN or infinite", remedy="Keep it in the state.")
         check_text(key, "a metadata key")
-        if key == HEADER:
-            raise InvalidArgument(f"the metadata key {HEADER!r} is Everstep's own")
+        if key == RESERVED:
+            raise InvalidArgument(f"the metadata key {RESERVED!r} is Everstep's own")
         if isinstance(value, str):
             check_text(value, f"metadata {key!r}", 10_000)
     return json.dumps(dict(meta), ensure_ascii=False, sort_keys=True, allow_nan=False, separators=(",", ":"))

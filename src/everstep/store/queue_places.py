@@ -14,6 +14,7 @@ from everstep.errors import Conflict, Damaged, LostLease
 from everstep.fields import Shape
 from everstep.records import Kind, Letter, Record, RunRow, Status
 from everstep.store.journal.entries import said_in
+from everstep.store.load import unproved
 
 _LOOKS = 5
 _AT_ONCE = 500
@@ -74,11 +75,11 @@ def standing(backend: Backend, run: str) -> Standing | None:
     """Where a run stands; None if it is not there, is damaged, or never stands still."""
     for _ in range(_LOOKS):
         row = backend.run(run)
-        if row is None or row.digest() != row.check:
+        if row is None or row.digest(backend.seal) != row.check:
             return None
-        task = task_in(backend.records(run, 1, 1))
+        task = task_in(unproved(backend, run, 1, 1))
         letters, place = backend.letters(run), backend.place(run)
-        reopened = task is not None and place is None and has_ended(backend.records(run, 1, row.head_seq, [Kind.STATUS.value]))
+        reopened = task is not None and place is None and has_ended(unproved(backend, run, 1, row.head_seq, [Kind.STATUS.value]))
         now = backend.run(run)
         if now is not None and now.check == row.check and backend.letters(run) == letters:
             return Standing(row, letters, task, place, reopened)

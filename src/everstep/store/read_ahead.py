@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any, cast
 
 from everstep.backends.contract.core import Backend, Query
-from everstep.backends.contract.upkeep import Gathered
+from everstep.backends.contract.types import Gathered
 from everstep.errors import Damaged
 from everstep.records import Base, Letter, Pruned, Record, RunRow, Tag
 

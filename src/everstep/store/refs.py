@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from everstep.backends.contract.audit import Audit
+from everstep.backends.contract.capability import has, need
 from everstep.backends.contract.core import MAX_SEQ, Backend, Query
+from everstep.backends.contract.index import Index
 from everstep.clock import iso
 from everstep.errors import DamagedRun, InvalidArgument, NotFound
 from everstep.ids import check_id, parse_ref
-from everstep.records import CHILD, RunRow, Status, Tag
+from everstep.records import CHILD, RunRow, Seal, Status, Tag
 
 _SHOWN, _LOOKED_AT = 4, 50
 _RECENT = 10_000
@@ -14,9 +17,9 @@ _LAST_TIME = 250_000_000_000_000_000  # µs: the year 9892, which datetime can s
 _STATUSES = frozenset(status.value for status in Status)
 
 
-def verified(row: RunRow) -> RunRow:
+def verified(row: RunRow, seal: Seal) -> RunRow:
     """The row, if it is what was stored."""
-    if row.digest() != row.check:
+    if row.digest(seal) != row.check:
         raise DamagedRun(f"the row of run {row.id!r} does not match its digest")
     if not _makes_sense(row):  # a digest can be made to fit
         raise DamagedRun(f"the row of run {row.id!r} holds values that no run has")
@@ -34,7 +37,7 @@ def find_run(backend: Backend, run: str) -> RunRow:
     row = backend.run(_exact(run))
     if row is None:
         raise NotFound(_not_there(backend, run))
-    return verified(row)
+    return verified(row, backend.seal)
 
 
 def _exact(run: str) -> str:
@@ -47,6 +50,8 @@ def _exact(run: str) -> str:
 
 
 def _not_there(backend: Backend, run: str) -> str:
+    if not has(backend, Audit):
+        return f"there is no run {run!r}"
     newest = max(0, backend.manifest().places - _RECENT)  # a caller may ask for many runs that are not there, and must not wait for each
     deleted = [stone.at for stone in backend.tombstones(newest) if stone.id == run]
     if deleted:
@@ -69,10 +74,11 @@ def _beginning_with(backend: Backend, text: str, limit: int) -> list[str]:
     return [row.id for _, row in backend.runs(Query(prefix=text, limit=limit))]
 
 
-def resolve(backend: Backend, ref: str) -> tuple[RunRow, int]:
-    """The run and the number of the checkpoint that a ref names."""
+def resolve(backend: Backend, ref: str, known: RunRow | None = None) -> tuple[RunRow, int]:
+    """The run and the number of the checkpoint that a ref names. `known` is a run that was looked up just before."""
     parsed = parse_ref(ref)
-    row = find_run(backend, "@last" if parsed.run is None else parsed.run)
+    same = known is not None and parsed.run == known.id
+    row = known if known is not None and same else find_run(backend, "@last" if parsed.run is None else parsed.run)
     number = _number(backend, row, parsed.at) - parsed.back
     if not 1 <= number <= row.checkpoints:
         has = f"its checkpoints are 1 to {row.checkpoints}" if row.checkpoints else "it has no checkpoint yet"
@@ -85,6 +91,7 @@ def _number(backend: Backend, row: RunRow, at: int | str | None) -> int:
         return row.checkpoints
     if isinstance(at, int):
         return at
+    need(backend, Index)
     numbers = [tag.number for tag in tags_of(backend, row) if tag.name == at]
     if not numbers:
         raise NotFound(f"run {row.id!r} has no checkpoint tagged {at!r}")
@@ -94,6 +101,6 @@ def _number(backend: Backend, row: RunRow, at: int | str | None) -> int:
 def tags_of(backend: Backend, row: RunRow, first: int | None = None, last: int | None = None) -> list[Tag]:
     """The tags of a run, or of some of its checkpoints, proved."""
     tags = backend.tags(row.id, first, last)
-    if any(tag.check != tag.digest() or tag.key != row.key for tag in tags):
+    if any(tag.check != tag.digest(backend.seal) or tag.key != row.key for tag in tags):
         raise DamagedRun(f"a tag of run {row.id!r} does not match its digest", remedy="Name the checkpoint by its number.")
     return tags

@@ -9,7 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+from everstep.backends.contract.audit import Audit
+from everstep.backends.contract.capability import need, whole
 from everstep.backends.contract.core import Backend, Commit
+from everstep.backends.contract.facts import Facts
+from everstep.backends.contract.feed import Feed
+from everstep.backends.contract.index import Index
+from everstep.backends.contract.mailbox import Mailbox
+from everstep.backends.contract.reclaim import Reclaim
 from everstep.clock import clock
 from everstep.codec.frame import Compression, Framer
 from everstep.errors import InvalidArgument
@@ -57,8 +64,8 @@ class BaseStore:
         protect: tuple[str, ...] = (),
         redaction: Redactor | None = None,
     ):
-        self.backend = backend
-        self.framer = Framer(compression, level, threshold)
+        self.backend = whole(backend)
+        self.frame_with(Framer(compression, level, threshold))
         self._checking = checking
         self.retention, self.protect = retention, protect
         self.set_redaction(redaction)
@@ -98,6 +105,10 @@ class BaseStore:
     def _resolve(self, ref: str, at: int | str | None = None) -> tuple[RunRow, int]:
         return resolve(self.backend, ref if at is None else f"{ref}@{at}")
 
+    def frame_with(self, framer: Framer) -> None:
+        """Wrap and unwrap every frame of this store with a framer. All that read through the backend find it there."""
+        self.framer = self.backend.framer = framer
+
     def get(self, run_id: str) -> RunInfo:
         """What is known about a run; of a failed one also its error."""
         row = find_run(self.backend, run_id)
@@ -110,6 +121,7 @@ class BaseStore:
 
     def checkpoints(self, run_id: str, **filters: Any) -> Page[Checkpoint]:
         """Checkpoints of a run, newest first. Filters as for `runs`, where they make sense: tag, note, meta, since, until."""
+        need(self.backend, Index)
         row = find_run(self.backend, run_id)
         about_run = {name: filters.pop(name) for name in ("status", "workflow", "session", "parent") if name in filters}
         query.make_query("runs", **about_run)  # refuses what makes no sense
@@ -127,7 +139,8 @@ class BaseStore:
         """The changes from the state of one ref to that of another, by path."""
         from everstep.store.travel import history
 
-        return history.diff(self.backend, resolve(self.backend, a), resolve(self.backend, b))
+        first = resolve(self.backend, a)
+        return history.diff(self.backend, first, resolve(self.backend, b, first[0]))
 
     def blame(self, ref: str, path: Sequence[Any]) -> Blame:
         """The checkpoint, up to the one that the ref names, which last changed the value at a path: `store.blame("r", ["plan", "goal"])`.
@@ -144,8 +157,9 @@ class BaseStore:
 
     def tag(self, ref: str, name: str) -> None:
         """Put a tag on a checkpoint. Needs no lease."""
+        need(self.backend, Index)
         row, number = resolve(self.backend, ref)
-        self.backend.tag(Tag.make(row.key, check_tag(name), number, clock.now_us()), row.id)
+        self.backend.tag(Tag.make(row.key, check_tag(name), number, clock.now_us(), self.backend.seal), row.id)
 
     def fork(self, ref: str, id: str | None = None, edit: Edit | None = None) -> RunInfo:
         """A new run that begins at a checkpoint, perhaps with an edited state.
@@ -172,6 +186,7 @@ class BaseStore:
 
     def delete(self, run_id: str) -> None:
         """Remove a run and all that is its own. Forks of it stay whole."""
+        need(self.backend, Reclaim)
         self._remove(find_run(self.backend, run_id))
 
     def _remove(self, row: RunRow) -> None:
@@ -196,12 +211,14 @@ class BaseStore:
 
         `progress(done, total, what)` is called now and then; after `seconds` it stops, and the report says how far it came.
         """
+        need(self.backend, Audit, Index, Mailbox, Reclaim, Facts)
         from everstep.store.verify.verify import verify
 
         return verify(self.backend, depth, progress, seconds)
 
     def doctor(self) -> Checkup:
         """Look for what is unsafe, wasteful or left over: findings, each with a level, a sentence and a remedy."""
+        need(self.backend, Audit, Facts)
         from everstep.store.verify.doctor import doctor
 
         return doctor(self.backend, self.framer)
@@ -236,6 +253,7 @@ class BaseStore:
 
     def set_retention(self, retention: Given, *, workflow: str | None = None, run: str | None = None) -> None:
         """Have the store remember what is kept: of every run, of those of a workflow, or of one run. None forgets it."""
+        need(self.backend, Facts)
         from everstep.store.retention.policies import set_retention
 
         set_retention(self.backend, retention, workflow, run)
@@ -249,6 +267,7 @@ class BaseStore:
         return None if found is None else found.retention
 
     def _cleaner(self) -> Cleaner:
+        need(self.backend, Audit, Reclaim, Facts)
         from everstep.store.retention.cleanup import Cleaner
 
         return Cleaner(self.backend, self.framer, self.retention, self.protect)
@@ -267,6 +286,7 @@ class BaseStore:
 
     def gates(self, run_id: str) -> list[Gate]:
         """The gates that a run has come to: what they ask, and what was answered."""
+        need(self.backend, Mailbox)
         from everstep.store.gates import list_gates
 
         return list_gates(self.backend, find_run(self.backend, run_id))
@@ -277,12 +297,15 @@ class BaseStore:
         Any process may follow it: keep `str(page.next)` and give it as `after`. If the store was restored from an older backup meanwhile, it
         is refused with `HistoryChanged`. With `run`, only what happened to that run, by its own places.
         """
+        if run is None:
+            need(self.backend, Feed)
         from everstep.store.events.feed import events
 
         return events(self.backend, after, None if run is None else find_run(self.backend, run), limit)
 
     def stats(self) -> dict[str, int]:
         """How much there is: runs, records, chunks and bytes."""
+        need(self.backend, Audit)
         return self.backend.stats()
 
     def first_commit(
@@ -292,21 +315,28 @@ class BaseStore:
         row = new_row(id or new_id(), **fields)
         for name, value in changes.items():
             setattr(row, name, value)
-        chain = Chain(self.framer, row, None)
+        chain = Chain(self.framer, row, None, self.backend.seal)
         chain.start(**about)
         chain.chunks(chunks)
         return chain.commit()
 
     def commit(
-        self, row: RunRow, saver: Saver, note: str | None, tags: tuple[str, ...], meta: str | None, entries: Sequence[Entry] = ()
+        self,
+        row: RunRow,
+        saver: Saver,
+        note: str | None,
+        tags: tuple[str, ...],
+        meta: str | None,
+        own: str | None = None,
+        entries: Sequence[Entry] = (),
     ) -> Commit:
         """What one checkpoint of a run writes, together with the journal's entries before it."""
         saved = saver.build()
         try:
-            chain = Chain(self.framer, row, row)
+            chain = Chain(self.framer, row, row, self.backend.seal)
             if entries:
                 chain.entries(entries)
-            chain.checkpoint(saved, note, tags, meta)
+            chain.checkpoint(saved, note, tags, meta, own)
             return chain.commit()
         except BaseException:
             saver.lost()

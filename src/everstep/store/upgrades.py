@@ -12,7 +12,6 @@ from typing import Any, Literal
 
 from everstep.backends.contract.core import Backend, Query
 from everstep.codec.explain import shown
-from everstep.codec.frame import unwrap
 from everstep.codec.kinds import Unknown, kind_named, revive
 from everstep.codec.values import FROZEN, Decoder
 from everstep.errors import Damaged, EverstepError, StoreClosed
@@ -20,7 +19,7 @@ from everstep.fields import Shape
 from everstep.records import Kind, Record, RunRow
 from everstep.snapshot.loader import Loader
 from everstep.store.journal.entries import CHUNKED, INLINE, StepEntry, open_as
-from everstep.store.load import load
+from everstep.store.load import load, unproved
 from everstep.store.refs import verified
 
 What = Literal["upgrade", "unknown", "newer", "fails", "damaged"]
@@ -98,7 +97,7 @@ def _run(backend: Backend, row: RunRow, all_checkpoints: bool) -> list[Upgrade]:
     """What there is to say about one run; nothing if it was deleted meanwhile."""
     found: list[Upgrade] = []
     first = 1 if all_checkpoints else max(1, row.checkpoints)
-    _guard(found, row, None, "run", lambda: verified(row))
+    _guard(found, row, None, "run", lambda: verified(row, backend.seal))
     if not found:
         for number in range(first, row.checkpoints + 1):
             _guard(found, row, number, "state", lambda n=number: _state(backend, row, n))  # type: ignore[misc]
@@ -133,7 +132,7 @@ def _state(backend: Backend, row: RunRow, number: int) -> Any:
 
 def _steps(backend: Backend, row: RunRow, found: list[Upgrade]) -> None:
     """Results and errors of steps. The chain isn't proved: nothing is handed on from here."""
-    for record in backend.records(row.id, 1, row.head_seq, (Kind.STEP.value,)):
+    for record in unproved(backend, row.id, 1, row.head_seq, (Kind.STEP.value,)):
         for what, look in (("result", _result), ("error", _error)):
             where = f"{what} of {record.note}"
             _guard(found, row, record.number, where, lambda r=record, f=look: f(backend, row, r))  # type: ignore[misc]
@@ -145,7 +144,11 @@ def _result(backend: Backend, row: RunRow, record: Record) -> Any:
         return None
     if step.form == INLINE:
         return Decoder().decode(step.result)
-    return Loader(lambda digests: backend.chunks(row.family, digests), unwrap).load(step.result) if step.form == CHUNKED else None
+    return (
+        Loader(lambda digests: backend.chunks(row.family, digests), backend.framer.unwrap).load(step.result)
+        if step.form == CHUNKED
+        else None
+    )
 
 
 def _error(backend: Backend, row: RunRow, record: Record) -> Any:

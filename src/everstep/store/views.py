@@ -130,7 +130,7 @@ class Checkpoint:
 
     @property
     def _header(self) -> dict[str, Any]:
-        return header_of(self._record.meta)
+        return header_of(self._record.own)
 
     @property
     def digest(self) -> str:
@@ -163,7 +163,6 @@ def when(us: int) -> datetime:
         raise DamagedFrame(f"{us} µs is no time") from error
 
 
-HEADER = "$"
 _UNUSED = (0.0, 0, 0, 0.0)
 
 
@@ -175,34 +174,30 @@ def from_meta(text: str | None) -> dict[str, Any]:
         raise DamagedFrame("metadata that is no JSON") from error
     if not isinstance(found, dict):
         raise DamagedFrame("metadata that is no JSON object")
-    found.pop(HEADER, None)
     return found
 
 
 def header_of(text: str | None) -> dict[str, Any]:
-    """What the runtime wrote beside the program's metadata."""
+    """What the runtime wrote about a checkpoint; `text` is the column `own`."""
     if not text:
         return {}
     try:
-        header = json.loads(text).get(HEADER) or {}
+        header = json.loads(text)
         used, counts, base = header.get("used", _UNUSED), header.get("counts") or {}, header.get("base", 0)
         good = len(used) == 4 and all(isinstance(n, (int, float)) for n in (*used, *counts.values())) and isinstance(base, int)
     except (AttributeError, TypeError, ValueError, RecursionError):
         good = False
     if not good:
-        raise DamagedFrame("the metadata of a checkpoint is not what the runtime writes")
+        raise DamagedFrame("what a checkpoint says about itself is not what the runtime writes")
     return cast(dict[str, Any], header)
 
 
 def asked_for(text: str | None) -> bool:
-    """Whether a checkpoint was asked for by the program, so that its loop can go on from there; `text` is the stored metadata."""
+    """Whether a checkpoint was asked for by the program, so that its loop can go on from there; `text` is the column `own`."""
     header = header_of(text)
     return header.get("kind", "manual") in ("manual", "final") or bool(header.get("safe"))
 
 
-def with_header(meta: str | None, header: dict[str, Any]) -> str | None:
-    """Metadata as it is stored, with what the runtime has to say."""
-    if not header:
-        return meta
-    text = json.dumps({HEADER: header}, ensure_ascii=False, separators=(",", ":"))
-    return text if meta is None else f"{text[:-1]},{meta[1:]}"
+def own_text(header: dict[str, Any]) -> str | None:
+    """What the runtime has to say about a checkpoint, as it is stored."""
+    return json.dumps(header, ensure_ascii=False, separators=(",", ":")) if header else None

@@ -49,7 +49,7 @@ def next_commit(was: RunRow, body: bytes = b"state", **fields: Any) -> Commit:
     kind = fields.pop("kind", Kind.CHECKPOINT)
     number = was.checkpoints + (kind == Kind.CHECKPOINT)
     at = fields.pop("at", clocks.clock.now_us())
-    record = make_record(was.head_digest, was.id, was.head_seq + 1, str(kind), was.epoch, at, number, body, **fields)
+    record = make_record(was.head_digest, was.id, was.key, was.head_seq + 1, str(kind), was.epoch, at, number, body, **fields)
     row = was.sealed(head_seq=record.seq, head_digest=record.digest, checkpoints=number, stored=was.stored + len(body), updated_at=at)
     return Commit(row, was, [record], chunks, letters, read)
 

@@ -18,10 +18,10 @@ from urllib.parse import unquote
 
 from ormsgpack import packb, unpackb
 
-from everstep.backends.contract.core import Commit
+from everstep.backends.contract.capability import has
+from everstep.backends.contract.core import Commit, Committed
 from everstep.backends.contract.transactions import Ledger, Session, Transaction, Transactional, Undone
 from everstep.clock import clock
-from everstep.codec.frame import unwrap
 from everstep.errors import (
     AttemptLost,
     Damaged,
@@ -85,10 +85,10 @@ class InStore:
     def keep(self, ticket: Ticket) -> None:
         """Nothing is to be written before the commit."""
 
-    def commit(self, commit: Commit) -> None:
+    def commit(self, commit: Commit) -> Committed:
         transaction, self._transaction = self._transaction, None
         assert transaction is not None
-        transaction.commit(commit)
+        return transaction.commit(commit)
 
     def recorded(self, ticket: Ticket) -> None:
         """Nothing is left to be done after it."""
@@ -122,7 +122,7 @@ class Beside:
             self._ledger.done.extend(done)
             raise
 
-    def commit(self, commit: Commit) -> None:
+    def commit(self, commit: Commit) -> Committed:
         raise NotImplementedError  # the record is committed where all others are
 
     def recorded(self, ticket: Ticket) -> None:
@@ -159,7 +159,7 @@ def check(ticket: Ticket) -> None:
             f"transactional step {ticket.address} is called inside transactional step {outer}",
             remedy="Call it after that one, or make it a plain function that is given the connection.",
         )
-    if place is True and not isinstance(ticket.run.store.backend, Transactional):
+    if place is True and not has(ticket.run.store.backend, Transactional):
         raise InvalidArgument(f"the store {url} cannot hold tables of yours", remedy=_WHERE)
     if place is not True:
         _refuse_store(url, place)
@@ -335,7 +335,7 @@ def _opened(ledger: Ledger, kept: tuple[bytes, bytes], ticket: Ticket) -> tuple[
             f"the row of step {address} of run {run.id!r} in everstep_steps of {ledger.url} does not match its digest",
             remedy="What the step wrote holds. Restore the row from a backup, or say what the step returned: store.skip(run_id, step, result).",
         )
-    packed, chunks = unpackb(unwrap(content))
+    packed, chunks = unpackb(run.store.framer.unwrap(content))
     step = unpack_step(packed)
     if step.digest != ticket.digest and step.digest and ticket.digest and address not in run.options.accept:
         raise run.diverge(address, show_input(step.input), show_input(ticket.input))

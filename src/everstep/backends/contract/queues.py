@@ -16,7 +16,7 @@ from everstep.fields import Shape
 from everstep.records import Letter, RunRow, Status, Worker
 
 if TYPE_CHECKING:
-    from everstep.backends.contract.core import Commit
+    from everstep.backends.contract.types import Commit
 
 START = "start"  # the letter that a run is woken by for the first time
 LIMITS = "queue:"  # what the limits of a queue are remembered as
@@ -140,31 +140,11 @@ class Queues(Protocol):
     def depths(self, minutes: int = 5) -> list[Depth]:
         """What is in each queue that has a place, limits, or lately had anything happen, by name."""
 
-    def order_sql(self) -> str | None:
-        """The statement with which a caller's own transaction leaves an order here: a run's id, a body and its SHA-256 are its parameters, in the
-        style of psycopg. None where nobody but the store has transactions."""
-
-    def orders(self, limit: int) -> list[tuple[int, str, bytes, bytes]]:
-        """The oldest orders that were left and committed: a number, the id, the body, its digest."""
-
-    def drop_orders(self, numbers: Sequence[int]) -> None:
-        """These orders were carried out."""
+    def living(self) -> list[Worker]:
+        """The workers that are alive, as `holder` can tell, by the time at which they started."""
 
     def bell(self, ring: Callable[[], None]) -> Callable[[], None]:
         """Have `ring` called, from another thread, soon after something may have become ready. What comes back ends that."""
-
-
-class NoOrders:
-    """A backend with a file or a memory of its own: callers have no transaction there that could leave an order."""
-
-    def order_sql(self) -> str | None:
-        return None
-
-    def orders(self, limit: int) -> list[tuple[int, str, bytes, bytes]]:
-        return []
-
-    def drop_orders(self, numbers: Sequence[int]) -> None:
-        return None
 
 
 class Room(Shape):

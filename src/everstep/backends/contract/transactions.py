@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, runtime_checkable
 
-from everstep.backends.contract.core import Commit
+from everstep.backends.contract.core import Commit, Committed
 from everstep.errors import EverstepError, TransactionEnded
 
 _ENDS = re.compile(
@@ -37,7 +37,7 @@ class Transaction(Protocol):
 
     connection: Any
 
-    def commit(self, commit: Commit) -> None:
+    def commit(self, commit: Commit) -> Committed:
         """Make the commit the last statement of the transaction, after all commits that were handed over before, and end it.
 
         Refused as `Backend.commit` is, with everything rolled back. `Undone` if the database refused the statements before it.

@@ -7,99 +7,76 @@ changes what is stored by changing what was read.
 
 from __future__ import annotations
 
-import threading
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
 from everstep import clock as clocks
 from everstep.backends import deleted_places
-from everstep.backends.contract.core import Commit, Done, Manifest, Query
-from everstep.backends.contract.queues import Claim, Claimed, Depth, NoOrders, Place, Task
-from everstep.backends.contract.upkeep import Census, Cut
-from everstep.backends.memory.queues import MemoryQueues, Waiting
-from everstep.backends.query_semantics import fits_checkpoint, fits_run
+from everstep.backends.contract.core import Commit, Committed, Done, Located, Manifest, Query
+from everstep.backends.contract.query_semantics import fits_checkpoint, fits_run
+from everstep.backends.contract.queues import Claim, Claimed, Depth, Place, Task
+from everstep.backends.contract.types import Census, Cut
+from everstep.backends.memory.data import Before, Data, Run, data_of
+from everstep.backends.memory.queues import Waiting
+from everstep.codec.frame import Framer
 from everstep.errors import AlreadyQueued, Conflict, DamagedRun, EverstepError, LeaseHeld, LostLease, NotFound, RunExists, StoreClosed
-from everstep.fields import Shape, field, replace
-from everstep.records import ZERO, Base, Kind, Letter, Pruned, Record, RunRow, Status, Tag, Tombstone, Worker, fact_check, shift
-from everstep.threads.guard import WRITER, Guard
+from everstep.fields import replace
+from everstep.records import (
+    ZERO,
+    Base,
+    Kind,
+    Letter,
+    Opener,
+    Pruned,
+    Record,
+    RunRow,
+    Seal,
+    Status,
+    Tag,
+    Tombstone,
+    Worker,
+    fact_check,
+    shift,
+    unkeyed,
+)
 
 T = TypeVar("T")
 
 
-class _Run(Shape):
-    """One run with what belongs to it; `place` is its cursor."""
-
-    place: int
-    row: RunRow
-    records: list[Record] = field(default_factory=list)
-    tags: dict[tuple[str, int], Tag] = field(default_factory=dict)
-    letters: dict[str, Letter] = field(default_factory=dict)
-    pruned: Pruned | None = None
-    bases: dict[int, Base] = field(default_factory=dict)
-    waiting: Waiting | None = None
-
-    def checks(self) -> list[bytes]:
-        """What stands for this run in the manifest."""
-        mark = [] if self.pruned is None else [self.pruned.check]
-        others = [*(tag.check for tag in self.tags.values()), *(letter.check for letter in self.letters.values())]
-        return [self.row.check, *mark, *others, *(base.check for base in self.bases.values())]
-
-
-class _Data:
-    """What the handles of one store share. Position n of the feed is `feed[n - 1]`: id and place of a run, seq of its record."""
-
-    def __init__(self) -> None:
-        self.lock = Guard(WRITER)
-        self.runs: dict[str, _Run] = {}
-        self.chunks: dict[tuple[bytes, bytes], tuple[bytes, int]] = {}  # frame and stamp
-        self.tombstones: list[Tombstone] = []
-        self.facts: dict[str, str] = {}
-        self.writes = 0
-        self.workers: dict[str, Worker] = {}
-        self.total = ZERO
-        self.last: str | None = None
-        self.places = 0
-        self.feed: list[tuple[str, int, int]] = []
-        self.fed = 0
-        self.queues = MemoryQueues()
-
-    def note(self, name: str, value: str | None) -> None:
-        """Remember a fact; None forgets it."""
-        minus = [fact_check(name, self.facts[name])] if name in self.facts else []
-        self.total = shift(self.total, minus, [] if value is None else [fact_check(name, value)])
-        self.facts = {known: said for known, said in {**self.facts, name: value}.items() if said is not None}
-        self.writes += 1
-
-
-_named: dict[str, _Data] = {}
-_named_lock = threading.Lock()
-
-
-class MemoryBackend(NoOrders):
+class MemoryBackend:
     """A store in the memory of this process."""
 
     durable = False
 
-    def __init__(self, name: str | None = None) -> None:
+    def __init__(self, name: str | None = None, *, seal: Seal = unkeyed) -> None:
         self.url = f"memory://{name or ''}"
-        with _named_lock:
-            self._data = _Data() if name is None else _named.setdefault(name, _Data())
+        self.seal = seal
+        self.framer: Opener = Framer()
+        self._data = data_of(name, seal)
         self._own_workers: set[str] = set()
         self._closed = False
 
-    def commit(self, commit: Commit) -> None:
-        """What may fail or be interrupted comes first, on parts that nobody looks at yet; then the new row makes them count."""
+    def commit(self, commit: Commit, *others: Commit) -> Committed:
         data = self._open()
         with data.lock:
-            self._apply(data, commit)
+            if not others:
+                return Committed(self._apply(data, commit))
+            before = Before(data, (commit, *others))
+            try:
+                return Committed(self._apply(data, commit), tuple(self._apply(data, other) for other in others))
+            except BaseException:
+                before.restore()
+                raise
 
-    def _apply(self, data: _Data, commit: Commit) -> None:
+    def _apply(self, data: Data, commit: Commit) -> int:
+        """What may fail or be interrupted comes first, on parts that nobody looks at yet; then the new row makes them count."""
         was, row = commit.was, replace(commit.run)
         run = self._new(row, commit.task) if was is None else self._fenced(row.id, was)
         del run.records[was.head_seq if was is not None else 0 :]
         run.records.extend(replace(record) for record in commit.records)
-        tags = [tag for tag in _tags_of(commit) if (tag.name, tag.number) not in run.tags]
+        tags = [tag for tag in _tags_of(commit, self.seal) if (tag.name, tag.number) not in run.tags]
         self._keep_chunks(row.family, commit.chunks)
         letters = _letters_after(run.letters, commit)
         minus = [*([] if was is None else [was.check]), *(letter.check for letter in run.letters.values())]
@@ -108,13 +85,13 @@ class MemoryBackend(NoOrders):
         del data.feed[data.fed :]
         data.feed.extend((row.id, run.place, record.seq) for record in commit.records)
         run.tags.update({(tag.name, tag.number): tag for tag in tags})
-        commit.waiting = len(letters)
         data.runs[row.id], data.total, data.last, run.row, run.letters, data.fed = run, total, row.id, row, letters, len(data.feed)
         data.writes += 1
         if commit.task is not None:
             twin = self._twin(commit.task)
             run.waiting = Waiting(commit.task if twin in (None, row.id) else commit.task._replace(dedupe=None), run.place)
         data.queues.settle(run)
+        return len(letters)
 
     def _keep_chunks(self, family: bytes, chunks: Sequence[tuple[bytes, bytes]]) -> None:
         stamp = self._data.writes + 1
@@ -123,7 +100,7 @@ class MemoryBackend(NoOrders):
             known, _ = stored.get((family, digest), (b"", 0))
             stored[family, digest] = (known if len(frame) < len(known) else frame, stamp)
 
-    def _new(self, row: RunRow, task: Task | None) -> _Run:
+    def _new(self, row: RunRow, task: Task | None) -> Run:
         if row.id in self._data.runs:
             raise RunExists(f"a run {row.id!r} exists already")
         if task is not None and task.dedupe is not None and (twin := self._twin(task)) is not None:
@@ -132,9 +109,9 @@ class MemoryBackend(NoOrders):
         if row.parent is not None and row.family != row.key and (parent is None or parent.row.family != row.family):
             raise NotFound(f"run {row.parent!r} was deleted meanwhile: it cannot be forked any more")
         self._data.places += 1
-        return _Run(self._data.places, row)
+        return Run(self._data.places, row)
 
-    def _fenced(self, name: str, was: RunRow) -> _Run:
+    def _fenced(self, name: str, was: RunRow) -> Run:
         run = self._data.runs.get(name)
         if run is None:
             raise LostLease(f"run {name!r} was deleted while this writer had it open")
@@ -144,7 +121,7 @@ class MemoryBackend(NoOrders):
             raise Conflict(f"run {name!r} moved on: this write follows record {was.head_seq}, the head is {run.row.head_seq}")
         return run
 
-    def _add_tag(self, run: _Run, tag: Tag) -> None:
+    def _add_tag(self, run: Run, tag: Tag) -> None:
         if (tag.name, tag.number) not in run.tags:
             run.tags[tag.name, tag.number] = tag
             self._data.total = shift(self._data.total, [], [tag.check])
@@ -153,11 +130,11 @@ class MemoryBackend(NoOrders):
     def submit(self, commit: Commit, done: Done) -> None:
         self._open()
         try:
-            self.commit(commit)
+            committed = self.commit(commit)
         except EverstepError as error:
             done(error)
         else:
-            done(None)
+            done(committed)
 
     def run(self, run: str) -> RunRow | None:
         data = self._open()
@@ -177,6 +154,20 @@ class MemoryBackend(NoOrders):
             found = [replace(r) for r in stored if first <= r.seq <= last and (kinds is None or r.kind in kinds)]
         return found if newest is None else found[max(0, len(found) - newest) :]
 
+    def locate(self, run: str, number: int, upto: int | None = None) -> Located | None:
+        data = self._open()
+        with data.lock:
+            entry = data.runs.get(run)
+            stored = [] if entry is None else entry.records
+            seq = 1 + bisect_left(stored, number, key=lambda record: record.number)
+            if entry is None or seq > len(stored) or (stored[seq - 1].number, stored[seq - 1].kind) != (number, Kind.CHECKPOINT):
+                return None
+            base = next((r.seq for r in reversed(stored[: seq + 1]) if r.kind == Kind.BASE and r.number <= number), 0)
+            added = [base for _, base in sorted(entry.bases.items()) if base.number <= number][-1:]
+            found = Located(seq, base, entry.pruned, added[0] if added else None)
+            records = () if upto is None else [replace(r) for r in stored[found.first - 1 : found.last(upto)]]
+        return found._replace(records=records)
+
     def checkpoints(self, run: str, query: Query) -> list[Record]:
         data = self._open()
         with data.lock:
@@ -185,7 +176,7 @@ class MemoryBackend(NoOrders):
             found = [replace(r, body=None) for r in stored if entry is not None and fits_checkpoint(self._tagged(entry, r), query)]
         return _page(found, query, [record.number for record in found])
 
-    def _tagged(self, run: _Run, record: Record) -> Record:
+    def _tagged(self, run: Run, record: Record) -> Record:
         later = tuple(name for name, number in run.tags if number == record.number)
         return replace(record, tags=record.tags + later)
 
@@ -310,7 +301,7 @@ class MemoryBackend(NoOrders):
             self._refuse_if_held(entry.row)
             if entry.row.check != row.check:
                 raise Conflict(f"run {row.id!r} moved on since it was read; it was not deleted")
-            tombstone = Tombstone.of(entry.place, row, clocks.clock.now_us())
+            tombstone = Tombstone.of(entry.place, row, clocks.clock.now_us(), self.seal)
             total = shift(data.total, entry.checks(), [tombstone.check])
             del data.runs[row.id]
             data.total, data.writes = total, data.writes + 1
@@ -354,7 +345,7 @@ class MemoryBackend(NoOrders):
         data = self._open()
         with data.lock:
             checks = [check for run in data.runs.values() for check in run.checks()]
-            facts = [fact_check(name, value) for name, value in data.facts.items()]
+            facts = [fact_check(name, value, self.seal) for name, value in data.facts.items()]
             found = shift(ZERO, [], [*checks, *(tombstone.check for tombstone in data.tombstones), *facts])
             gone = len(data.tombstones) + deleted_places.count(
                 v for name, v in data.facts.items() if name.startswith(deleted_places.PREFIX)
@@ -462,7 +453,7 @@ class MemoryBackend(NoOrders):
                     raise RunExists(f"a run {commit.run.id!r} exists already")
             return [self._is_created(data, commit) for commit in commits]
 
-    def _is_created(self, data: _Data, commit: Commit) -> bool:
+    def _is_created(self, data: Data, commit: Commit) -> bool:
         try:
             self._apply(data, commit)
         except (AlreadyQueued, RunExists):
@@ -475,7 +466,7 @@ class MemoryBackend(NoOrders):
             taken: list[Claimed] = []
             for run in data.queues.choose(list(data.runs.values()), claim, data.facts):
                 queue, before, deaths = run.waiting.task.queue, run.row.worker, run.waiting.deaths
-                if run.row.digest() != run.row.check:
+                if run.row.digest(self.seal) != run.row.check:
                     taken.append(Claimed(run.row.id, queue, None, before, deaths))
                     continue
                 data.workers[claim.worker.id] = replace(claim.worker)
@@ -534,13 +525,13 @@ class MemoryBackend(NoOrders):
             for worker in self._own_workers:
                 self._data.workers.pop(worker, None)
 
-    def _open(self) -> _Data:
+    def _open(self) -> Data:
         if self._closed:
             raise StoreClosed(f"the store {self.url} is closed")
         self._data.lock.check()
         return self._data
 
-    def _existing(self, name: str) -> _Run:
+    def _existing(self, name: str) -> Run:
         if name not in self._data.runs:
             raise NotFound(f"there is no run {name!r}")
         return self._data.runs[name]
@@ -554,11 +545,11 @@ class MemoryBackend(NoOrders):
         if holder is not None:
             raise LeaseHeld(row.id, holder.host, holder.pid, clocks.iso(row.since), clocks.iso(holder.expires_at))
 
-    def _reseal(self, entry: _Run, epoch: int, worker: str | None, since: int) -> RunRow:
+    def _reseal(self, entry: Run, epoch: int, worker: str | None, since: int) -> RunRow:
         before = entry.row
-        if before.digest() != before.check:
+        if before.digest(self.seal) != before.check:
             raise DamagedRun(f"the row of run {before.id!r} does not match its digest")
-        entry.row = before.sealed(epoch=epoch, worker=worker, since=since)
+        entry.row = before.sealed(self.seal, epoch=epoch, worker=worker, since=since)
         self._data.total = shift(self._data.total, [before.check], [entry.row.check])
         self._data.writes += 1
         self._data.queues.settle(entry)
@@ -584,7 +575,7 @@ def _letters_after(letters: dict[str, Letter], commit: Commit) -> dict[str, Lett
     return left
 
 
-def _tags_of(commit: Commit) -> list[Tag]:
+def _tags_of(commit: Commit, seal: Seal) -> list[Tag]:
     """The tags that the checkpoints of a commit carry."""
     checkpoints = (record for record in commit.records if record.kind == Kind.CHECKPOINT)
-    return [Tag.make(commit.run.key, name, record.number, record.at) for record in checkpoints for name in record.tags]
+    return [Tag.make(commit.run.key, name, record.number, record.at, seal) for record in checkpoints for name in record.tags]

@@ -122,6 +122,13 @@ class MemoryQueues:
         counts = [[tick.get(name, 0) for name in _TICKS] for tick in ticks]
         return Depth(queue, len(ready), later, len(places) - len(ready) - later - running, running, min(ready, default=None), counts)
 
+    def ticks(self) -> dict[tuple[str, int], dict[str, int]]:
+        """What happened in each minute, as a copy."""
+        return {minute: dict(tick) for minute, tick in self._ticks.items()}
+
+    def set_ticks(self, ticks: dict[tuple[str, int], dict[str, int]]) -> None:
+        self._ticks = ticks
+
     def _tick(self, queue: str, what: str) -> None:
         tick = self._ticks.setdefault((queue, clocks.clock.now_us() // _MINUTE), {})
         tick[what] = tick.get(what, 0) + 1

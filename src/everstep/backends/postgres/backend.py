@@ -21,13 +21,14 @@ import os
 from collections.abc import Callable, Sequence
 from weakref import WeakSet
 
-from everstep.backends.contract.core import MAX_SEQ, Commit, Done, Manifest, Query
+from everstep.backends.contract.core import MAX_SEQ, Commit, Committed, Done, Located, Manifest, Query
 from everstep.backends.contract.queues import Claim, Claimed, Depth, Place, Task
-from everstep.backends.contract.upkeep import Census, Cut, Gathered
+from everstep.backends.contract.types import Census, Cut, Gathered
 from everstep.backends.group_commit import Request
 from everstep.backends.postgres import feed as feeds
 from everstep.backends.postgres import gather as gathering
 from everstep.backends.postgres import queues, upkeep
+from everstep.backends.postgres.commit import commit_all
 from everstep.backends.postgres.connections.connect import Address, Connection, Rows, execute
 from everstep.backends.postgres.connections.guarded import Lender
 from everstep.backends.postgres.connections.readers import Readers
@@ -38,8 +39,9 @@ from everstep.backends.postgres.listing import list_checkpoints, list_runs
 from everstep.backends.postgres.rows import fact_from, newest_run, pruned_from, record_from
 from everstep.backends.postgres.user_transaction import PostgresTransaction
 from everstep.backends.postgres.writer import Writer
+from everstep.codec.frame import Framer
 from everstep.errors import NotFound, StoreClosed
-from everstep.records import Base, Letter, Pruned, Record, RunRow, Tag, Tombstone, Worker
+from everstep.records import Base, Letter, Opener, Pruned, Record, RunRow, Seal, Tag, Tombstone, Worker, unkeyed
 
 _LAST = 2**63 - 1
 
@@ -62,6 +64,8 @@ class PostgresBackend:
         self._address = Address(url, schema, namespace, patience)
         patience = self._address.patience
         self.url = self._address.url
+        self.framer: Opener = Framer()
+        self.seal: Seal = unkeyed  # the server computes checks of rows, too: sql/queues.sql
         self._readers = Readers(self._address, patience, prepare_within(self._address, create, patience if wait else 0.0))
         self._writer = Writer(self._address, os.urandom(1)[0] % BUCKETS, patience)
         self._claims = Writer(
@@ -86,9 +90,15 @@ class PostgresBackend:
         self._check_open()
         return self._readers.rows(name, *values)
 
-    def commit(self, commit: Commit) -> None:
+    def commit(self, commit: Commit, *others: Commit) -> Committed:
         self._check_open()
-        self._writer.perform(Request(None, commit))
+        done: Committed
+        if others:
+            sql, bucket, commits = self._writer.sql, self._writer.bucket, (commit, *others)
+            done = self._writer.call(lambda connection, again: commit_all(connection, sql, bucket, commits, again))
+        else:
+            done = self._writer.perform(Request(None, commit))
+        return done
 
     def submit(self, commit: Commit, done: Done) -> None:
         self._check_open()
@@ -110,6 +120,16 @@ class PostgresBackend:
         asked = None if kinds is None else list(kinds)
         found = self._rows("records", run, max(first, 0), min(last, MAX_SEQ), asked, asked, newest)
         return [record_from(run, row) for row in reversed(found)]
+
+    def locate(self, run: str, number: int, upto: int | None = None) -> Located | None:
+        """In two round trips at most; what was pruned between them is met by whoever loads, and looked for again."""
+        self._check_open()
+        places, marks, bases = self._readers.together(("locate", (run, number)), ("pruned", (run,)), ("bases", (run, number, 1)))
+        if not places or places[0][0] is None:
+            return None
+        mark, added = pruned_from(run, marks[0]) if marks else None, Base(*bases[0]) if bases else None
+        found = Located(places[0][0], places[0][1] or 0, mark, added)
+        return found if upto is None else found._replace(records=self.records(run, found.first, found.last(upto)))
 
     def checkpoints(self, run: str, query: Query) -> list[Record]:
         self._check_open()

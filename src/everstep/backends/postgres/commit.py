@@ -1,23 +1,25 @@
-"""A commit as the arguments of one function call, and what its answer means. No I/O."""
+"""A commit as the arguments of one function call, what its answer means, and several commits in one transaction."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any
 
-from everstep.backends.contract.core import MAX_SEQ, Commit
+from everstep.backends.contract.core import MAX_SEQ, Commit, Committed
+from everstep.backends.postgres.connections.connect import Connection
 from everstep.backends.postgres.rows import Values, chunk_columns, items_of, items_or_none, record_columns, run_values
 from everstep.errors import AlreadyQueued, Conflict, EverstepError, LimitExceeded, LostLease, NotFound, RunExists, Written
 from everstep.records import Kind, Record, RunRow, tag_check
 
 DONE, BEFORE, GONE, EPOCH, MOVED, TAKEN, ORPHAN, DOUBLE = range(8)
-_NOTHING: tuple[list[Any], ...] = ([],) * 11
+_NOTHING: tuple[list[Any], ...] = ([],) * 13
 _NO_CHUNKS: tuple[list[Any], ...] = ([], [])
 _NO_TAGS: tuple[list[Any], ...] = ([],) * 4
 _NO_LETTERS: tuple[list[Any], ...] = ([],) * 6
 _NO_LABELS: tuple[list[Any], ...] = ([],) * 4
-ADVANCE = 13
-NAMES = {ADVANCE: "advance", 40: "commit", 54: "commit_more", 58: "commit_task"}
+ADVANCE = 15
+NAMES = {ADVANCE: "advance", 42: "commit", 56: "commit_more", 60: "commit_task"}
 """The statement for so many arguments."""
 
 
@@ -64,7 +66,7 @@ def _advance(record: Record, run: RunRow, was: RunRow, bucket: int) -> Values:
     delta = int.from_bytes(run.check) - int.from_bytes(was.check)
     return (  # the sum as text: the driver takes longer to make the server's form of it
         bucket, str(delta), was.epoch, was.head_seq, was.check, run.id, record.at, run.check, record.kind, record.note, record.meta,
-        record.digest, record.body,
+        record.own, record.labels, record.digest, record.body,
     )  # fmt: skip
 
 
@@ -94,12 +96,28 @@ def _labels(run: RunRow, was: RunRow | None) -> tuple[list[Any], ...]:
     return list(old_tags), list(run.tags), items_or_none(old_meta), items_of(run.meta)
 
 
-def refusal(commit: Commit, answer: Values, again: bool) -> EverstepError | None:
-    """The error that an answer stands for. Where a commit was asked for twice and left no record, nobody can tell who was refused."""
+def commit_all(connection: Connection, sql: dict[str, bytes], bucket: int, commits: Sequence[Commit], again: bool) -> Committed:
+    """Make commits of several runs in one transaction. One that is refused takes the others with it."""
+    # Runs are created first, as the writer does it: the lock that all who create runs share comes before the rows of runs.
+    order = sorted(range(len(commits)), key=lambda i: commits[i].was is not None)
+    calls = [arguments(commits[i], bucket, again) for i in order]
+    found: dict[int, Committed] = {}
+    with connection.transaction():
+        for i, values in zip(order, calls, strict=True):
+            cursor = connection.cursor(binary=True)
+            answer = cursor.execute(sql[NAMES[len(values)]], values).fetchone() or ()
+            made = outcome(commits[i], answer, again)
+            if not isinstance(made, Committed):
+                raise made
+            found[i] = made
+    return Committed(found[0].waiting, tuple(found[i].waiting for i in range(1, len(commits))))
+
+
+def outcome(commit: Commit, answer: Values, again: bool) -> Committed | EverstepError:
+    """What an answer says, or the error that it stands for. Where a commit was asked for twice and left no record, nobody can tell who was refused."""
     code, waiting, epoch, seq = answer
     if code in (DONE, BEFORE):
-        commit.waiting = waiting
-        return None
+        return Committed(waiting)
     name, was = commit.run.id, commit.was
     written: Written = "unknown" if again and not commit.records else "no"
     if code == DOUBLE and commit.task is not None:

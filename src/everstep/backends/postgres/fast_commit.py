@@ -19,8 +19,8 @@ from everstep.backends.postgres.connections.connect import Connection
 from everstep.backends.postgres.rows import Values
 
 _NAME = b"everstep_advance"
-_BINARY = [1, 0, *[1] * 11]  # all but the sum, which is a text
-_TYPES = [21, 1700, 20, 20, 17, 25, 20, 17, 25, 25, 25, 17, 17]
+_BINARY = [1, 0, *[1] * 13]  # all but the sum, which is a text
+_TYPES = [21, 1700, 20, 20, 17, 25, 20, 17, 25, 25, 25, 25, 17, 17, 17]
 _ACTIVE = psycopg.pq.TransactionStatus.ACTIVE
 _PATIENCE = 5.0  # seconds, as many as psycopg has in this case
 _TUPLES, _COMMAND = psycopg.pq.ExecStatus.TUPLES_OK, psycopg.pq.ExecStatus.COMMAND_OK
@@ -97,10 +97,11 @@ def usable(connection: Connection) -> bool:
 
 
 def _packed(values: Values) -> list[bytes | None]:
-    bucket, delta, epoch, seq, was, name, at, check, kind, note, meta, digest, body = values
+    bucket, delta, epoch, seq, was, name, at, check, kind, note, meta, own, labels, digest, body = values
     return [
         bucket.to_bytes(2), delta.encode(), _long(epoch), _long(seq), was, name.encode(), _long(at), check, kind.encode(),
-        None if note is None else note.encode(), None if meta is None else meta.encode(), digest, body,
+        None if note is None else note.encode(), None if meta is None else meta.encode(),
+        None if own is None else own.encode(), labels, digest, body,
     ]  # fmt: skip
 
 

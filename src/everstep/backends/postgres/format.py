@@ -1,6 +1,6 @@
 """The format of a store in PostgreSQL: what the tables hold, how they are made, how an older store is brought to it. Owns the format.
 
-Format 1 (sql/0001_schema.sql), in a schema of its own:
+Format 1 (sql/schema.sql), in a schema of its own:
     runs, records, chunks, tags, letters, pruned, bases, tombstones, facts, workers   as in every store; `pk` is a run's place in the order
                of creation and is never used again. records.body_digest is kept only where the body was pruned
     manifest   64 buckets: each a part of the sum of all checks, of the number of runs and of writes, and which run was committed to last
@@ -36,7 +36,7 @@ BUCKETS = 64
 _PAUSE = 0.2
 _OLDEST = 130000
 _FORBIDDEN = (pg.InsufficientPrivilege, pg.ReadOnlySqlTransaction)
-_STEPS = {1: "0001_schema"}  # the script that leads to each format from the one before
+_STEPS = {1: "schema"}  # the script that leads to each format from the one before; format 0 is a schema without tables
 
 
 def version_of(connection: Connection, address: Address) -> int:

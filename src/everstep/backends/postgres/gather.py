@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from everstep.backends.contract.upkeep import Gathered
+from everstep.backends.contract.types import Gathered
 from everstep.backends.postgres.connections.readers import Readers
 from everstep.backends.postgres.rows import pruned_from, record_from, run_from
 from everstep.errors import Damaged

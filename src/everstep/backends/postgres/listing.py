@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from everstep.backends.contract.core import Query
+from everstep.backends.contract.query_semantics import fits_checkpoint, wanted_scalar
 from everstep.backends.postgres.connections.readers import Readers
 from everstep.backends.postgres.rows import item, newest_run, record_from
-from everstep.backends.query_semantics import fits_checkpoint, wanted_scalar
 from everstep.records import Record, RunRow
 
 _PAGE = 500
@@ -19,7 +19,7 @@ _RUN = (
     "r.pk, r.id, r.key, r.family, r.workflow, r.session, r.tags, r.note, r.meta, r.parent, r.parent_number, r.created_at, r.status, "
     'r.updated_at, r.head_seq, r.head_digest, r.checkpoints, r.stored, r.epoch, r.worker, r.since, r."check"'
 )
-_RECORD = "r.seq, r.kind, r.epoch, r.at, r.number, r.note, r.tags, r.meta, r.digest, coalesce(r.body_digest, sha256(r.body)), NULL::bytea"
+_RECORD = "r.seq, r.kind, r.epoch, r.at, r.number, r.note, r.tags, r.meta, r.own, r.labels, r.digest, coalesce(r.body_digest, sha256(r.body)), NULL::bytea"
 _NOTE = 'position(lower(%s::text COLLATE "C") IN lower(r.note)) > 0'
 _EXACT = ("status", "workflow", "session", "parent")
 Tests = list[tuple[str, tuple[Any, ...]]]

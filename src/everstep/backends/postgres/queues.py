@@ -14,9 +14,9 @@ from typing import Any
 import psycopg
 from psycopg.errors import DivisionByZero
 
-from everstep.backends.contract.core import Commit
+from everstep.backends.contract.core import Commit, Committed
 from everstep.backends.contract.queues import LIMITS, Claim, Claimed, Depth, Place, Task, gather
-from everstep.backends.postgres.commit import NAMES, arguments, refusal
+from everstep.backends.postgres.commit import NAMES, arguments, outcome
 from everstep.backends.postgres.connections.connect import Address, Connection, execute
 from everstep.backends.postgres.connections.readers import Readers
 from everstep.backends.postgres.leases import known_as, living
@@ -52,11 +52,11 @@ def create(
                 raise
     except DivisionByZero:
         raise RunExists("a run of one of these ids exists already") from None
-    answers = [refusal(commit, cursor.fetchone() or (), again) for cursor, (commit, _) in zip(cursors, calls, strict=True)]
+    answers = [outcome(commit, cursor.fetchone() or (), again) for cursor, (commit, _) in zip(cursors, calls, strict=True)]
     for answer in answers:
-        if answer is not None and not isinstance(answer, (AlreadyQueued, RunExists)):
+        if not isinstance(answer, (Committed, AlreadyQueued, RunExists)):
             raise answer
-    return [answer is None for answer in answers]
+    return [isinstance(answer, Committed) for answer in answers]
 
 
 def _claimed(values: tuple[Any, ...]) -> Claimed:

@@ -11,8 +11,8 @@ from hashlib import sha256
 from typing import Any
 
 from everstep.backends.columns import pack_tags, unpack_ranges, unpack_tags
+from everstep.backends.contract.query_semantics import meta_scalars
 from everstep.backends.heads import refuse_stale
-from everstep.backends.query_semantics import meta_scalars
 from everstep.errors import Damaged, DamagedFrame, DamagedRecord, DamagedRun
 from everstep.records import ZERO, Pruned, Record, RunRow, fact_check
 
@@ -46,23 +46,23 @@ def run_values(row: RunRow) -> Values:
 
 def record_from(run: str, values: Values) -> Record:
     """A record; the digest of its body is computed when it is needed, unless the body was pruned."""
-    seq, kind, epoch, at, number, note, packed, meta, digest, body_digest, body = values
+    seq, kind, epoch, at, number, note, packed, meta, own, labels, digest, body_digest, body = values
     tags = () if packed is None else unpack_tags(packed)
     if tags is None:
         raise DamagedRecord(run, seq, "its tags cannot be read")
     if body is not None:
-        record = Record(run, seq, kind, epoch, at, number, note, tags, meta, body, ZERO, digest)
+        record = Record(run, seq, kind, epoch, at, number, note, tags, meta, own, labels, body, ZERO, digest)
         del record.body_digest
         return record
     if body_digest is None:
         raise DamagedRecord(run, seq, "its body is gone without a digest of it")
-    return Record(run, seq, kind, epoch, at, number, note, tags, meta, None, body_digest, digest)
+    return Record(run, seq, kind, epoch, at, number, note, tags, meta, own, labels, None, body_digest, digest)
 
 
 def record_values(r: Record) -> Values:
     """All columns of a record but its run."""
     return (
-        r.seq, r.kind, r.epoch, r.at, r.number, r.note, pack_tags(r.tags) if r.tags else None, r.meta, r.digest,
+        r.seq, r.kind, r.epoch, r.at, r.number, r.note, pack_tags(r.tags) if r.tags else None, r.meta, r.own, r.labels, r.digest,
         r.body_digest if r.body is None else None, r.body,
     )  # fmt: skip
 

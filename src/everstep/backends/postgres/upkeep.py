@@ -15,7 +15,7 @@ import psycopg
 from everstep import clock as clocks
 from everstep.backends.columns import pack_ranges, unpack_tags
 from everstep.backends.contract.core import Manifest
-from everstep.backends.contract.upkeep import Census, Cut
+from everstep.backends.contract.types import Census, Cut
 from everstep.backends.deleted_places import count
 from everstep.backends.postgres.connections.connect import Address, Connection, execute
 from everstep.backends.postgres.connections.errors import GRANTS, translated

@@ -13,9 +13,9 @@ from collections.abc import Callable
 
 import psycopg
 
-from everstep.backends.contract.core import Commit
+from everstep.backends.contract.core import Commit, Committed
 from everstep.backends.contract.transactions import Undone, ended
-from everstep.backends.postgres.commit import NAMES, arguments, refusal
+from everstep.backends.postgres.commit import NAMES, arguments, outcome
 from everstep.backends.postgres.connections.connect import speak_utf8
 from everstep.backends.postgres.connections.errors import said
 from everstep.backends.postgres.connections.guarded import MARK, Lender, own
@@ -37,16 +37,17 @@ class PostgresTransaction:
         self._patience = patience
         self.connection = lender.begin()
 
-    def commit(self, commit: Commit) -> None:
+    def commit(self, commit: Commit) -> Committed:
         try:
             self._barrier()
-            self._last_statement(commit)
+            found = self._last_statement(commit)
         except BaseException:
             self.rollback()
             raise
         self._end(commit)
+        return found
 
-    def _last_statement(self, commit: Commit) -> None:
+    def _last_statement(self, commit: Commit) -> Committed:
         """The commit, in a bucket of its own choice: that of the store's writer would have them wait for each other."""
         connection = self.connection
         if connection.closed or connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE:
@@ -60,9 +61,10 @@ class PostgresTransaction:
             raise (self._lost(said(error)) if lost(connection, error) else Undone(error)) from error
         if mark != connection.mark:
             raise Undone(ended())
-        trouble = refusal(commit, tuple(answer), again=False)
-        if trouble is not None:
-            raise trouble
+        found = outcome(commit, tuple(answer), again=False)
+        if not isinstance(found, Committed):
+            raise found
+        return found
 
     def _lost(self, how: str) -> StoreUnreachable:
         """The server went away, and it is known that nothing was written: no fault of the step's."""

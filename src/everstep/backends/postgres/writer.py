@@ -16,9 +16,9 @@ from typing import Any
 import psycopg
 from psycopg.errors import DeadlockDetected, DuplicatePreparedStatement, InvalidSqlStatementName, SerializationFailure
 
-from everstep.backends.contract.core import Commit, Done
+from everstep.backends.contract.core import Commit, Committed, Done
 from everstep.backends.group_commit import GroupCommit, Request
-from everstep.backends.postgres.commit import ADVANCE, NAMES, arguments, refusal
+from everstep.backends.postgres.commit import ADVANCE, NAMES, arguments, outcome
 from everstep.backends.postgres.connections.connect import Address, Connection, execute, hear_out, is_direct
 from everstep.backends.postgres.connections.diagnosis import explained
 from everstep.backends.postgres.connections.errors import said, translated
@@ -123,7 +123,8 @@ class Writer(GroupCommit):
         ready.sort(key=lambda pair: pair[0].argument.was is not None)
         answers = self._send(connection, [values for _, values in ready])
         for (request, _), answer in zip(ready, answers, strict=True):
-            request.error = refusal(request.argument, answer, request.again)
+            found = outcome(request.argument, answer, request.again)
+            request.result, request.error = (found, None) if isinstance(found, Committed) else (None, found)
         _settle_chains([request for request, _ in ready])
 
     def _send(self, connection: Connection, calls: list[Values]) -> list[Values]:
@@ -235,6 +236,6 @@ def _settle_chains(group: list[Request]) -> None:
     for request in reversed(group):
         commit = request.argument
         if isinstance(request.error, EverstepError) and request.error.written == "unknown" and commit.run.check in followed:
-            request.error = None
+            request.result, request.error = Committed(0), None
             if commit.was is not None:
                 followed.add(commit.was.check)

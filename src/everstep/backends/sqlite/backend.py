@@ -23,29 +23,30 @@ from contextlib import ExitStack
 
 import apsw
 
-from everstep.backends.contract.core import Commit, Done, Manifest, Query
-from everstep.backends.contract.queues import Claim, Claimed, Depth, NoOrders, Place, Task
-from everstep.backends.contract.upkeep import Census, Cut, Gathered
+from everstep.backends.contract.core import Commit, Committed, Done, Located, Manifest, Query
+from everstep.backends.contract.queues import Claim, Claimed, Depth, Place, Task
+from everstep.backends.contract.types import Census, Cut, Gathered
 from everstep.backends.group_commit import Request
 from everstep.backends.sqlite import health as sqlite_health
 from everstep.backends.sqlite import queues as sqlite_queues
 from everstep.backends.sqlite import upkeep
 from everstep.backends.sqlite.feed import feed_end, read_feed
 from everstep.backends.sqlite.files import os_fork
-from everstep.backends.sqlite.files.store_file import BUSY_MS, SqliteFile, quoted
+from everstep.backends.sqlite.files.store_file import BUSY_MS, SqliteFile, quoted, whole_number
 from everstep.backends.sqlite.files.wal import GROW_BYTES, WalKeeper
 from everstep.backends.sqlite.leases import Leases, WorkerLocks
-from everstep.backends.sqlite.listing import list_checkpoints, list_runs, locate
+from everstep.backends.sqlite.listing import find_checkpoint, list_checkpoints, list_runs, locate
 from everstep.backends.sqlite.reader import Reader
 from everstep.backends.sqlite.transaction import Transaction
 from everstep.backends.sqlite.writer import Writer
 from everstep.clock import clock
+from everstep.codec.frame import Framer
 from everstep.errors import NotFound, StoreClosed
-from everstep.records import Base, Letter, Pruned, Record, RunRow, Tag, Tombstone, Worker
+from everstep.records import SEALED, Base, Letter, Opener, Pruned, Record, RunRow, Seal, Tag, Tombstone, Worker, unkeyed
 from everstep.threads.guard import inside, refuse_inside
 
 
-class SqliteBackend(NoOrders):
+class SqliteBackend:
     """An open store in a SQLite file."""
 
     durable = True
@@ -58,12 +59,16 @@ class SqliteBackend(NoOrders):
         busy_ms: int = BUSY_MS,
         wal_bytes: int = GROW_BYTES,
         accept_older: bool = False,
+        seal: Seal = unkeyed,
     ) -> None:
+        most_wal = whole_number("wal_bytes", wal_bytes, 2**40)
+        self.seal = seal
+        self.framer: Opener = Framer()
         self._file = SqliteFile(path, create, busy_ms, accept_older)
         self.url = f"sqlite:///{quoted(self._file.path)}"
-        self._reader = Reader(self._file.reader, self._file.path, self._file.readers())
-        self._writer = Writer(self._connect_writer, self._file.path, self._file.witness.note)
-        self._wal = WalKeeper(self._writer, self._file.writer, self._file.wal, self._file.witness.merged, wal_bytes)
+        self._reader = Reader(self._file.reader, self._file.path, self._file.readers(), seal)
+        self._writer = Writer(self._connect_writer, self._file.path, self._file.witness.note, seal)
+        self._wal = WalKeeper(self._writer, self._file.writer, self._file.wal, self._file.witness.merged, most_wal)
         self._locks = WorkerLocks(self._file.path + "-locks")
         if self._file.read_only is None:
             self._locks.clean()
@@ -74,6 +79,7 @@ class SqliteBackend(NoOrders):
         self._forked = False
         self._rests = False
         os_fork.register(self)
+        self._prove_seal()
 
     def _connect_writer(self) -> apsw.Connection:
         connection = self._file.writer()
@@ -81,16 +87,28 @@ class SqliteBackend(NoOrders):
         self._file.witness.begin(*upkeep.seen(connection))
         return connection
 
+    def _prove_seal(self) -> None:
+        """Refuse a store that has another seal; mark a new one that has a keyed one."""
+        try:
+            if not self._reader.prove_seal():
+                self._writer.call(upkeep.set_fact, (SEALED, "keyed"))
+        except BaseException:
+            self.close()
+            raise
+
     def _check_open(self) -> None:
         if self._forked:
             raise StoreClosed(f"the store {self._file.path} was opened before this process was forked", remedy="Open it anew in the child.")
         if self._closed:
             raise StoreClosed(f"the store {self._file.path} is closed")
 
-    def commit(self, commit: Commit) -> None:
+    def commit(self, commit: Commit, *others: Commit) -> Committed:
         if self._closed:
             self._check_open()
-        self._writer.perform(Request(Transaction.apply, commit))
+        done: Committed = self._writer.perform(
+            Request(Transaction.apply_all, (commit, *others)) if others else Request(Transaction.apply, commit)
+        )
+        return done
 
     def submit(self, commit: Commit, done: Done) -> None:
         if self._closed:
@@ -109,6 +127,11 @@ class SqliteBackend(NoOrders):
     def records(self, run: str, first: int, last: int, kinds: Sequence[str] | None = None, newest: int | None = None) -> list[Record]:
         self._check_open()
         return self._reader.records(run, first, last, kinds, newest)
+
+    def locate(self, run: str, number: int, upto: int | None = None) -> Located | None:
+        self._check_open()
+        with self._reader.snapshot() as cursor:
+            return find_checkpoint(cursor, run, number, upto)
 
     def checkpoints(self, run: str, query: Query) -> list[Record]:
         self._check_open()
@@ -375,7 +398,7 @@ class SqliteBackend(NoOrders):
 def _tag(transaction: Transaction, asked: tuple[Tag, str]) -> None:
     tag, run = asked
     pk, row = transaction.existing(run)
-    seq = locate(transaction.rows, pk, row.head_seq, tag.number)
+    seq = locate(transaction.reading(), pk, row.head_seq, tag.number)
     if seq is None:
         raise NotFound(f"run {run!r} has no checkpoint {tag.number}")
     transaction.add_tag(pk, seq, tag)

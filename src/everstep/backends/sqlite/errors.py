@@ -6,11 +6,14 @@
 from __future__ import annotations
 
 import errno
+import os
+from pathlib import Path
 
 import apsw
 
 from everstep.errors import Damaged, EverstepError, InvalidArgument, NotAStore, ReadOnly, StoreBusy, StoreError, StoreFailed, StoreFull
 
+_PAGE, _PROBES = 4096, 64
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -19,6 +22,14 @@ def is_full(error: BaseException, system_errno: int) -> bool:
     if isinstance(error, apsw.FullError):
         return True
     return isinstance(error, apsw.IOError) and getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_WRITE and system_errno in NO_SPACE
+
+
+class Halfway(Exception):
+    """A refusal that came after a part of its work was written. Not an error of ours: the writer takes those for refusals that wrote nothing."""
+
+    def __init__(self, refusal: EverstepError):
+        super().__init__(str(refusal))
+        self.refusal = refusal
 
 
 def write_error(error: BaseException, path: str, system_errno: int = 0) -> BaseException:
@@ -36,6 +47,8 @@ def _placed(meaning: BaseException, path: str) -> BaseException:
 
 
 def _write_error(error: BaseException, path: str, system_errno: int) -> BaseException:
+    if isinstance(error, Halfway):
+        return error.refusal
     if isinstance(error, EverstepError) or not isinstance(error, Exception):
         return error
     if is_full(error, system_errno):
@@ -57,6 +70,11 @@ def _read_error(error: BaseException, path: str) -> BaseException:
         return ReadOnly(f"{path} cannot be written ({error})")
     if isinstance(error, apsw.NotADBError):
         return NotAStore(f"{path} is not an Everstep store: it is no SQLite database")
+    if isinstance(error, apsw.CorruptError) and (reported := disk_error(path)) is not None:
+        return StoreError(
+            f"{path} cannot be read: the disk reported {reported}. It is unknown whether the store is damaged",
+            remedy="Check the disk and the system's log, then try again; `everstep verify` tells whether the data is whole.",
+        )
     if isinstance(error, (apsw.CorruptError, apsw.ConstraintError, apsw.SQLError, apsw.MismatchError, UnicodeDecodeError)):
         return Damaged(f"{path} is damaged ({error})")
     if isinstance(error, (apsw.CantOpenError, apsw.PermissionsError, apsw.AuthError)):
@@ -64,3 +82,17 @@ def _read_error(error: BaseException, path: str) -> BaseException:
     if isinstance(error, apsw.Error):
         return StoreError(f"{path}: SQLite reported {error}")
     return error
+
+
+def disk_error(path: str) -> OSError | None:
+    """What the disk says if pages all over the file and its WAL are read. SQLite calls a page that cannot be read (EIO) a malformed one."""
+    for place in (path, f"{path}-wal"):
+        try:
+            with Path(place).open("rb", buffering=0) as file:
+                size = os.fstat(file.fileno()).st_size
+                for at in range(0, size, max(_PAGE, size // _PROBES)):
+                    os.pread(file.fileno(), _PAGE, at)
+        except OSError as error:
+            if error.errno in (errno.EIO, errno.ENXIO):
+                return error
+    return None

@@ -20,7 +20,6 @@ from typing import Any
 import apsw
 
 from everstep.backends import sql_files
-from everstep.backends.contract.core import MAX_SEQ
 from everstep.backends.sqlite.rows import record_from
 from everstep.errors import Damaged, DamagedRecord
 from everstep.records import Record
@@ -224,17 +223,6 @@ def runs_in(rows: list[tuple[Any, Any]]) -> set[int]:
 def _sealed(entries: list[Entry], end: int) -> bytes:
     packed = b"".join(_pack_entry(*entry) for entry in entries)
     return sha256(packed + end.to_bytes(8)).digest()[:_DIGEST] + packed
-
-
-def fill(cursor: apsw.Cursor) -> FeedWriter:
-    """A feed of all records that are there, run by run: for a store that had none."""
-    writer = FeedWriter()
-    for pk, newest in cursor.execute(_SQL["newest_ids"]):
-        if not 0 < pk < 1 << 32:
-            raise Damaged(f"the store is damaged: {pk} is no number of a run")
-        if newest is not None:
-            writer.add(pk, 1, newest & MAX_SEQ)
-    return writer
 
 
 def faults(cursor: apsw.Cursor) -> list[str]:

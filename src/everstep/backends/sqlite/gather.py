@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import apsw
 
 from everstep.backends import sql_files
-from everstep.backends.contract.upkeep import Gathered
+from everstep.backends.contract.types import Gathered
 from everstep.backends.sqlite.rows import base_from, letter_from, pruned_from, record_from, tag_from
 from everstep.errors import Damaged
 from everstep.records import RunRow

@@ -15,9 +15,9 @@ from typing import Any
 import apsw
 
 from everstep.backends import sql_files
-from everstep.backends.contract.upkeep import Census
+from everstep.backends.contract.query_semantics import meta_scalars
+from everstep.backends.contract.types import Census
 from everstep.backends.deleted_places import PREFIX, count
-from everstep.backends.query_semantics import meta_scalars
 from everstep.backends.sqlite.feed import faults
 from everstep.backends.sqlite.files import mounts
 from everstep.backends.sqlite.files.create import left_behind

@@ -144,7 +144,7 @@ class Leases(Shape):
         pk, row = transaction.existing(run)
         self._refuse_if_held(transaction, row, worker.host)
         self.introduce(transaction, worker)
-        after = row.sealed(epoch=row.epoch + 1, worker=worker.id, since=clocks.clock.now_us())
+        after = row.sealed(transaction.seal, epoch=row.epoch + 1, worker=worker.id, since=clocks.clock.now_us())
         transaction.lease(pk, row, after)
         return after
 
@@ -159,7 +159,7 @@ class Leases(Shape):
         except NotFound:
             return
         if stored.epoch == row.epoch and stored.worker is not None:
-            transaction.lease(pk, stored, stored.sealed(worker=None))
+            transaction.lease(pk, stored, stored.sealed(transaction.seal, worker=None))
 
     def renew(self, transaction: Transaction, worker: Worker) -> None:
         transaction.statement("renew", (worker.expires_boot, worker.expires_at, worker.id))

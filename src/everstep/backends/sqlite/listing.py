@@ -12,16 +12,16 @@ from typing import Any
 
 import apsw
 
-from everstep.backends.contract.core import MAX_SEQ, Query
-from everstep.backends.query_semantics import wanted_scalar
-from everstep.backends.sqlite.reader import SQL, find
-from everstep.backends.sqlite.rows import newest_run, record_from
+from everstep.backends.contract.core import MAX_SEQ, Located, Query
+from everstep.backends.contract.query_semantics import wanted_scalar
+from everstep.backends.sqlite.reader import SQL, find, in_order
+from everstep.backends.sqlite.rows import base_from, newest_run, pruned_from, record_from
 from everstep.errors import Damaged
 from everstep.fields import Shape
 from everstep.records import Kind, Record, RunRow
 
 _MANY = 2000
-Rows = Callable[[str, tuple[Any, ...]], list[Any]]
+Execute = Callable[[str, tuple[Any, ...]], apsw.Cursor]
 
 
 class _Filter(Shape):
@@ -50,9 +50,20 @@ _PREFIX = ("runs INDEXED BY runs_order WHERE id >= ? AND id < ?", "r.id >= ? AND
 _FEW_PREFIX = ("runs INDEXED BY sqlite_autoindex_runs_1 WHERE id >= ? AND id < ?", _PREFIX[1])
 _TIME = ("runs INDEXED BY runs_order WHERE created_at >= ? AND created_at < ?", "r.created_at >= ? AND r.created_at < ?")
 _FIRST, _LAST = -(2**63), 2**63 - 1
+_NO_INDEX = "no such index: runs_"
 
 
 def list_runs(cursor: apsw.Cursor, query: Query) -> list[tuple[int, RunRow]]:
+    """An index that was not made yet lists no run: the first run that has such a thing makes it."""
+    try:
+        return _list_runs(cursor, query)
+    except apsw.SQLError as error:
+        if not str(error).startswith(_NO_INDEX):
+            raise
+        return []
+
+
+def _list_runs(cursor: apsw.Cursor, query: Query) -> list[tuple[int, RunRow]]:
     filters = _filters(cursor, query)
     driver = _best(cursor, filters)
     beyond, direction = (">", "ASC") if query.oldest_first else ("<", "DESC")
@@ -126,7 +137,7 @@ def _count(cursor: apsw.Cursor, one: _Filter) -> int:
     return int(count)
 
 
-_COLUMNS = "r.id, r.kind, r.epoch, r.at, r.number, r.note, r.tags, r.meta, r.digest, r.body_digest, r.body"
+_COLUMNS = "r.id, r.kind, r.epoch, r.at, r.number, r.note, r.tags, r.meta, r.own, r.labels, r.digest, r.body_digest, r.body"
 _HAS_TAG = "EXISTS (SELECT 1 FROM tags g WHERE g.run = ? AND g.name = ? AND g.number = r.number)"
 _HAS_META = "EXISTS (SELECT 1 FROM json_each(r.meta) j WHERE j.key = ? AND j.type = ? AND j.atom IS ?)"
 _HAS_NUMBER = "EXISTS (SELECT 1 FROM json_each(r.meta) j WHERE j.key = ? AND j.type IN ('integer', 'real') AND j.atom = ?)"
@@ -189,40 +200,58 @@ def _range(cursor: apsw.Cursor, pk: int, query: Query) -> tuple[int, int]:
     low, high = pk << 31, pk << 31 | MAX_SEQ
     if query.after is None:
         return low, high
-
-    def rows(name: str, values: tuple[Any, ...]) -> list[Any]:
-        return cursor.execute(SQL[name], values).fetchall()
-
-    last = rows("last_id", (low, high))
-    top = last[0][0] if last else low
+    (top,) = cursor.execute(SQL["last_id"], (low, high)).fetchone() or (low,)
     if query.oldest_first:
-        return _first_with(rows, low, top, query.after + 1), high
-    return low, _first_with(rows, low, top, query.after) - 1
+        return _first_with(cursor.execute, low, top, query.after + 1), high
+    return low, _first_with(cursor.execute, low, top, query.after) - 1
 
 
-def locate(rows: Rows, pk: int, head: int, number: int) -> int | None:
-    """The seq of checkpoint `number`, or None if there is none."""
-    low, top = pk << 31, pk << 31 | head
-    place = _first_with(rows, low, top, number)
-    found = rows("number_from", (place, top))
-    if not found or found[0][1] != number or rows("kind", (found[0][0],)) != [(Kind.CHECKPOINT.value,)]:
+def find_checkpoint(cursor: apsw.Cursor, run: str, number: int, upto: int | None) -> Located | None:
+    """Where a checkpoint of a run stands; with `upto`, also the records that its state is made of."""
+    pk, head = cursor.execute(SQL["pk_and_head"], (run,)).fetchone() or (None, None)
+    if type(pk) is not int or type(head) is not int or not 0 < head <= MAX_SEQ:
         return None
-    seq: int = found[0][0] & MAX_SEQ
-    return seq
+    place, top = pk << 31, pk << 31 | head
+    at = _first_with(cursor.execute, place, top, number)
+    seq = _checkpoint_seq(cursor.execute(SQL["kind_from"], (at, top)).fetchone(), number)
+    if seq is None:
+        return None
+    top = place | min(seq + 1, head)
+    (base,) = cursor.execute(SQL["base_before"], (place, top, number)).fetchone() or (0,)
+    mark = cursor.execute(SQL["pruned"], (pk,)).fetchone()
+    added = None if mark is None else cursor.execute(SQL["base_upto"], (pk, number)).fetchone()
+    found = Located(seq, base & MAX_SEQ, mark and pruned_from(run, mark), added and base_from(run, added))
+    if upto is None:
+        return found
+    first, last = found.first, min(found.last(upto), MAX_SEQ)
+    records = [record_from(run, values) for values in cursor.execute(SQL["records"], (place | first, place | last))]
+    return found._replace(records=in_order(run, records, first, last))
 
 
-def _first_with(rows: Rows, low: int, top: int, number: int) -> int:
+def locate(execute: Execute, pk: int, head: int, number: int) -> int | None:
+    """The seq of checkpoint `number`, or None if there is none."""
+    top = pk << 31 | head
+    at = _first_with(execute, pk << 31, top, number)
+    return _checkpoint_seq(execute(SQL["kind_from"], (at, top)).fetchone(), number)
+
+
+def _checkpoint_seq(found: Any, number: int) -> int | None:
+    """The seq of a record, (id, number, kind), if it is that checkpoint."""
+    return found[0] & MAX_SEQ if found is not None and found[1:] == (number, Kind.CHECKPOINT.value) else None
+
+
+def _first_with(execute: Execute, low: int, top: int, number: int) -> int:
     """Bisect for the first id whose record has at least that number; beyond `top` if there is none."""
-    above = top + 1
+    above, statement = top + 1, SQL["number_from"]
     while low < above:
         middle = (low + above) // 2
-        found = rows("number_from", (middle, top))
-        if found and not middle <= found[0][0] <= top:  # a stale page: without this, the search would go in a circle
-            raise Damaged(f"the tree of records is damaged: record {found[0][0]} was found where one from {middle} to {top} belongs")
-        if found and type(found[0][1]) is not int:
-            raise Damaged(f"record {found[0][0] & MAX_SEQ} of run number {found[0][0] >> 31} is damaged: a column has the wrong type")
-        if not found or found[0][1] >= number:
+        found: Any = execute(statement, (middle, top)).fetchone()
+        if found and not middle <= found[0] <= top:  # a stale page: without this, the search would go in a circle
+            raise Damaged(f"the tree of records is damaged: record {found[0]} was found where one from {middle} to {top} belongs")
+        if found and type(found[1]) is not int:
+            raise Damaged(f"record {found[0] & MAX_SEQ} of run number {found[0] >> 31} is damaged: a column has the wrong type")
+        if not found or found[1] >= number:
             above = middle
         else:
-            low = found[0][0] + 1
+            low = found[0] + 1
     return low

@@ -94,7 +94,7 @@ def create(transaction: Transaction, asked: tuple[Sequence[Commit], frozenset[st
     """Create runs, all or none. Other writers share the transaction, so the only refusal of the whole comes before the first write."""
     commits, known = asked
     for commit in commits:
-        if commit.run.id not in known and transaction.has(commit.run.id):
+        if commit.run.id not in known and transaction.has_run(commit.run.id):
             raise RunExists(f"a run {commit.run.id!r} exists already")
     return [_is_created(transaction, commit) for commit in commits]
 
@@ -109,7 +109,7 @@ def _is_created(transaction: Transaction, commit: Commit) -> bool:
 
 def _room(transaction: Transaction, queue: str, now: int) -> Room:
     found = transaction.rows("fact", (LIMITS + queue,))
-    limits = Limits.parse(fact_from(found[0])[1] if found else None)
+    limits = Limits.parse(fact_from(found[0], transaction.seal)[1] if found else None)
     if limits.none:
         return Room(limits, 0, {}, 0)
     held = dict(transaction.rows("held", (queue,)))

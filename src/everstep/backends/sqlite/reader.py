@@ -15,8 +15,9 @@ import apsw
 
 from everstep.backends import sql_files
 from everstep.backends.contract.core import MAX_SEQ, Manifest
-from everstep.backends.sqlite.agreement import Agreement, prove_tags
+from everstep.backends.sqlite.agreement import REMEDY, Agreement, prove_tags
 from everstep.backends.sqlite.errors import read_error
+from everstep.backends.sqlite.files import parts
 from everstep.backends.sqlite.rows import (  # fmt: skip
     base_from,
     fact_from,
@@ -28,14 +29,16 @@ from everstep.backends.sqlite.rows import (  # fmt: skip
     tombstone_from,
     worker_from,
 )
-from everstep.errors import Damaged, DamagedRecord
-from everstep.records import Base, Letter, Pruned, Record, RunRow, Tag, Tombstone, Worker
+from everstep.errors import Damaged, DamagedRecord, WrongSeal
+from everstep.records import SEALED, Base, Letter, Pruned, Record, RunRow, Seal, Tag, Tombstone, Worker, fact_check, unkeyed
 
 SQL = sql_files.load("sqlite", "read")
+_BEGIN, _SCHEMA_VERSION = SQL["begin"], SQL["schema_version"]
+_FRESH = object()
 _lost: list[apsw.Connection] = []
 
 
-def _in_order(run: str, records: list[Record], first: int, last: int) -> list[Record]:
+def in_order(run: str, records: list[Record], first: int, last: int) -> list[Record]:
     """Records, if each stands behind the one before it: in a damaged page a row may have any number, and whoever goes on from it goes in a circle."""
     before = first - 1
     for record in records:
@@ -48,11 +51,13 @@ def _in_order(run: str, records: list[Record], first: int, last: int) -> list[Re
 class Reader:
     """The read connections of one open store."""
 
-    def __init__(self, connect: Callable[[], apsw.Connection], path: str, idle: list[apsw.Connection]) -> None:
+    def __init__(self, connect: Callable[[], apsw.Connection], path: str, idle: list[apsw.Connection], seal: Seal = unkeyed) -> None:
+        self._seal = seal
         self._connect = connect
         self._path = path
         self._idle = idle
         self._busy: set[apsw.Connection] = set()
+        self._schemas: dict[apsw.Connection, Any] = dict.fromkeys(idle, _FRESH)
         self._closed = False
         self._agreement = Agreement()
 
@@ -63,14 +68,18 @@ class Reader:
             connection = self._idle.pop()
         except IndexError:
             connection = self._connect()
+            self._schemas[connection] = _FRESH
         self._busy.add(connection)
         try:
             cursor = connection.cursor()
-            cursor.execute(SQL["begin"])
+            cursor.execute(_BEGIN)
+            if cursor.execute(_SCHEMA_VERSION).fetchone() != self._schemas.get(connection):
+                self._catch_up(cursor)
             yield cursor
             cursor.execute(SQL["end"])
         except BaseException as error:
             self._busy.discard(connection)
+            self._schemas.pop(connection, None)
             connection.close(True)
             raise read_error(error, self._path) from error
         self._busy.discard(connection)
@@ -78,6 +87,21 @@ class Reader:
             connection.close(True)
         else:
             self._idle.append(connection)
+
+    def _catch_up(self, cursor: apsw.Cursor) -> None:
+        """Tables were made since this connection read: have it find them. Ends in a snapshot that has all tables which its manifest names."""
+        connection, version = cursor.connection, cursor.execute(_SCHEMA_VERSION).fetchone()
+        if self._schemas.get(connection) is _FRESH:  # nothing was prepared yet
+            self._schemas[connection] = version
+            return
+        while version != self._schemas.get(connection):
+            cursor.execute(SQL["end"])
+            parts.catch_up(connection)
+            self._schemas[connection] = version
+            cursor.execute(_BEGIN)
+            version = cursor.execute(_SCHEMA_VERSION).fetchone()
+        if parts.vanished(cursor):
+            raise Damaged("the store is damaged: tables that its manifest names are gone", remedy=REMEDY)
 
     def run(self, run: str) -> RunRow | None:
         with self.snapshot() as cursor:
@@ -94,7 +118,7 @@ class Reader:
                 return []
             low, high = pk << 31 | max(first, 0), pk << 31 | min(last, MAX_SEQ)
             if kinds is None and newest is None:
-                return _in_order(run, [record_from(run, values) for values in cursor.execute(SQL["records"], (low, high))], first, last)
+                return in_order(run, [record_from(run, values) for values in cursor.execute(SQL["records"], (low, high))], first, last)
             limit = -1 if newest is None else newest
             if kinds is None:
                 found = cursor.execute(SQL["newest_records"], (low, high, limit))
@@ -102,7 +126,7 @@ class Reader:
                 found = cursor.execute(SQL["records_of_kinds"], (low, high, json.dumps(list(kinds)), limit))
             records = [record_from(run, values) for values in found]
         records.reverse()
-        return _in_order(run, records, first, last)
+        return in_order(run, records, first, last)
 
     def chunks(self, family: bytes, digests: Sequence[bytes]) -> dict[bytes, bytes]:
         found: dict[bytes, bytes] = {}
@@ -212,13 +236,24 @@ class Reader:
     def facts(self, prefix: str) -> dict[str, str]:
         with self.snapshot() as cursor:
             self._agreement.prove_rows(cursor)
-            return dict(map(fact_from, cursor.execute(SQL["facts"], (prefix,))))
+            return dict(fact_from(values, self._seal) for values in cursor.execute(SQL["facts"], (prefix,)))
 
     def fact(self, name: str) -> str | None:
         with self.snapshot() as cursor:
             self._agreement.prove_rows(cursor)
             found = cursor.execute(SQL["fact"], (name,)).fetchone()
-            return None if found is None else fact_from(found)[1]
+            return None if found is None else fact_from(found, self._seal)[1]
+
+    def prove_seal(self) -> bool:
+        """Refuse a store whose checks were made with another seal. False for a new one that has to be marked as keyed before anything else."""
+        with self.snapshot() as cursor:
+            found = cursor.execute(SQL["fact"], (SEALED,)).fetchone()
+            (_, writes) = cursor.execute(SQL["seen"]).fetchone() or (None, None)
+        if found is None and (self._seal is unkeyed or writes == 0):
+            return self._seal is unkeyed
+        if found is None or found[2] != fact_check(SEALED, str(found[1]), self._seal):
+            raise WrongSeal(f"{self._path} was not made with the key that it was opened with, or with none")
+        return True
 
     def abandon(self) -> bool:
         """In a forked child: close what nobody was using, and say whether that was all. What was in use is kept for ever."""
@@ -230,6 +265,7 @@ class Reader:
         self._closed = True
         while self._idle:
             self._idle.pop().close()
+        self._schemas.clear()
 
 
 def find(cursor: apsw.Cursor, run: str) -> int | None:

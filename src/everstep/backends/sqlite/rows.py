@@ -12,7 +12,7 @@ from everstep.backends.columns import pack_ranges, pack_tags, unpack_ranges, unp
 from everstep.backends.contract.core import MAX_SEQ
 from everstep.backends.heads import refuse_stale
 from everstep.errors import Damaged, DamagedRecord, DamagedRun
-from everstep.records import ZERO, Base, Letter, Pruned, Record, RunRow, Tag, Tombstone, Worker, fact_check
+from everstep.records import ZERO, Base, Letter, Pruned, Record, RunRow, Seal, Tag, Tombstone, Worker, fact_check
 
 Values = tuple[Any, ...]
 
@@ -40,7 +40,9 @@ _RUN = Columns(
     _INT, _TEXT, _BYTES, _BYTES, _MAYBE_TEXT, _MAYBE_TEXT, _MAYBE_TEXT, _MAYBE_TEXT, _MAYBE_TEXT, _MAYBE_TEXT, _INT,
     _INT, _TEXT, _INT, _INT, _BYTES, _INT, _INT, _INT, _MAYBE_TEXT, _INT, _BYTES,
 )  # fmt: skip
-_RECORD = Columns(_INT, _TEXT, _INT, _INT, _INT, _MAYBE_TEXT, _MAYBE_TEXT, _MAYBE_TEXT, _BYTES, _MAYBE_BYTES, _MAYBE_BYTES)
+_RECORD = Columns(
+    _INT, _TEXT, _INT, _INT, _INT, _MAYBE_TEXT, _MAYBE_TEXT, _MAYBE_TEXT, _MAYBE_TEXT, _MAYBE_BYTES, _BYTES, _MAYBE_BYTES, _MAYBE_BYTES
+)  # fmt: skip
 _TAG = Columns(_BYTES, _TEXT, _INT, _INT, _BYTES)
 _LETTER = Columns(_BYTES, _TEXT, _MAYBE_INT, _INT, _BYTES, _BYTES)
 _PRUNED = Columns(_BYTES, _BYTES, _INT, _INT, _BYTES, _BYTES)
@@ -82,24 +84,24 @@ def record_from(run: str, values: Values) -> Record:
     """A record; the digest of its body is computed when it is needed, unless the body was pruned."""
     if not _RECORD.fit(values):
         raise DamagedRecord(run, values[0] & MAX_SEQ, "a column has the wrong type")
-    place, kind, epoch, at, number, note, tags, meta, digest, body_digest, body = values
+    place, kind, epoch, at, number, note, tags, meta, own, labels, digest, body_digest, body = values
     seq = place & MAX_SEQ
     names = () if tags is None else unpack_tags(tags)
     if names is None:
         raise DamagedRecord(run, seq, "its tags cannot be read")
     if body is not None:
-        record = Record(run, seq, kind, epoch, at, number, note, names, meta, body, ZERO, digest)
+        record = Record(run, seq, kind, epoch, at, number, note, names, meta, own, labels, body, ZERO, digest)
         del record.body_digest  # proving the record computes it, which nearly everybody does who reads one
         return record
     if body_digest is None:
         raise DamagedRecord(run, seq, "its body is gone without a digest of it")
-    return Record(run, seq, kind, epoch, at, number, note, names, meta, body, body_digest, digest)
+    return Record(run, seq, kind, epoch, at, number, note, names, meta, own, labels, body, body_digest, digest)
 
 
 def record_values(pk: int, r: Record) -> Values:
     return (
-        pk << 31 | r.seq, r.kind, r.epoch, r.at, r.number, r.note, pack_tags(r.tags) if r.tags else None, r.meta, r.digest,
-        r.body_digest if r.body is None else None, r.body,
+        pk << 31 | r.seq, r.kind, r.epoch, r.at, r.number, r.note, pack_tags(r.tags) if r.tags else None, r.meta, r.own, r.labels,
+        r.digest, r.body_digest if r.body is None else None, r.body,
     )  # fmt: skip
 
 
@@ -151,14 +153,14 @@ def tombstone_values(t: Tombstone) -> Values:
     return (t.place, t.id, t.key, t.family, t.created_at, t.at, t.head_seq, t.head_digest, t.checkpoints, t.check)
 
 
-def fact_values(name: str, value: str) -> Values:
-    return (name, value, fact_check(name, value))
+def fact_values(name: str, value: str, seal: Seal) -> Values:
+    return (name, value, fact_check(name, value, seal))
 
 
-def fact_from(values: Values) -> tuple[str, str]:
+def fact_from(values: Values, seal: Seal) -> tuple[str, str]:
     """A fact. Unproved, one flipped bit in what is to be kept would have the rest deleted."""
     name, value, _ = values
-    if type(name) is not str or type(value) is not str or fact_values(name, value) != values:
+    if type(name) is not str or type(value) is not str or fact_values(name, value, seal) != values:
         raise Damaged(f"what the store remembers as {name!r} does not match its digest", remedy="Set it anew.")
     return name, value
 

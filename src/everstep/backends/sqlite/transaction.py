@@ -10,19 +10,37 @@ only this connection writes; SQLite's data_version says so.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import apsw
 
 from everstep.backends import sql_files
 from everstep.backends.columns import pack_tags
-from everstep.backends.contract.core import MAX_SEQ, Commit
+from everstep.backends.contract.core import MAX_SEQ, Commit, Committed
+from everstep.backends.contract.query_semantics import meta_scalars
 from everstep.backends.contract.queues import ENDED, Task, settled
-from everstep.backends.contract.upkeep import Cut
-from everstep.backends.query_semantics import meta_scalars
+from everstep.backends.contract.types import Cut
+from everstep.backends.sqlite.errors import Halfway
 from everstep.backends.sqlite.feed import FeedWriter
+from everstep.backends.sqlite.files import format as sqlite_format
 from everstep.backends.sqlite.files.format import FORMAT
+from everstep.backends.sqlite.files.parts import (  # fmt: skip
+    CHUNKS,
+    FACTS,
+    FEED,
+    LETTERS,
+    LISTING,
+    NOTES,
+    PARENTS,
+    PRUNED,
+    QUEUES,
+    SESSIONS,
+    TAGS,
+    TOMBSTONES,
+    WORKFLOWS,
+    Part,
+)
 from everstep.backends.sqlite.rows import (  # fmt: skip
     Values,
     base_values,
@@ -34,8 +52,20 @@ from everstep.backends.sqlite.rows import (  # fmt: skip
     tombstone_values,
 )
 from everstep.clock import clock
-from everstep.errors import AlreadyQueued, Conflict, Damaged, DamagedRun, LimitExceeded, LostLease, NewerFormat, NotFound, RunExists
-from everstep.records import MODULUS, Kind, Letter, Record, RunRow, Tag, Tombstone
+from everstep.errors import (
+    AlreadyQueued,
+    Conflict,
+    Damaged,
+    DamagedRun,
+    EverstepError,
+    LimitExceeded,
+    LostLease,
+    NewerFormat,
+    NotFound,
+    RunExists,
+)
+from everstep.records import MODULUS, Kind, Letter, Record, RunRow, Seal, Tag, Tombstone, unkeyed
+from everstep.threads.guard import interrupts
 
 _SQL = sql_files.load("sqlite", "write")
 _READ = sql_files.load("sqlite", "read")
@@ -43,6 +73,10 @@ _BEGIN, _COMMIT, _ROLLBACK = _SQL["begin"], _SQL["commit"], _SQL["rollback"]
 _MANIFEST, _SET_MANIFEST, _ADVANCE, _ADD_RECORD, _ADD_CHUNK = (
     _SQL[name] for name in ("manifest", "set_manifest", "advance", "add_record", "add_chunk")
 )  # fmt: skip
+_CHECKS = ((TAGS, "tag_checks"), (LETTERS, "letter_checks"), (PRUNED, "pruned_checks"))
+_DROPS = ((TAGS, "drop_tags"), (LETTERS, "drop_letters"), (QUEUES, "drop_task"), (PRUNED, "drop_prune_mark"), (PRUNED, "drop_bases"))
+_QUEUE_READS = ("held_tasks", "held", "started", "top_priority", "candidates")
+_NEEDS = {"fact": FACTS, "feed_between": FEED, **dict.fromkeys(_QUEUE_READS, QUEUES)}
 _KNOWN_RUNS = 10_000
 _MAX_RUNS = 1 << 32
 
@@ -50,8 +84,9 @@ _MAX_RUNS = 1 << 32
 class Transaction:
     """The writer connection with what is gathered for the running batch."""
 
-    def __init__(self, connection: apsw.Connection) -> None:
+    def __init__(self, connection: apsw.Connection, seal: Seal = unkeyed) -> None:
         self.connection = connection
+        self.seal = seal
         self._cursor = connection.cursor()
         self._execute = self._cursor.execute
         self._changes = connection.changes
@@ -62,7 +97,7 @@ class Transaction:
         self._feed = FeedWriter()
         self._records: list[Values] = []
         self._chunks: list[Values] = []
-        self._total = self._delta = self._runs = self._next = self.writes = 0
+        self._total = self._delta = self._runs = self._next = self.writes = self._made = 0
         self._last: int | None = None
         self.touched = False
 
@@ -78,14 +113,23 @@ class Transaction:
         (version,) = self._execute(_SQL["format"]).fetchone() or (None,)
         if version != FORMAT:
             raise NewerFormat(f"another process brought the store to format {version}; this version of Everstep writes format {FORMAT}")
-        found: Any = self._execute(_MANIFEST).fetchone() or (None,) * 7
-        total, self._runs, self._next, self._last, feed, fed, self.writes = found
-        numbers = (self._runs, self._next, self.writes)
+        found: Any = self._execute(_MANIFEST).fetchone() or (None,) * 8
+        total, self._runs, self._next, self._last, feed, fed, self.writes, self._made = found
+        numbers = (self._runs, self._next, self.writes, self._made)
         if type(total) is not bytes or any(type(n) is not int for n in numbers) or not 0 < self._next < _MAX_RUNS:
             raise Damaged("the manifest of the store is damaged: nothing is written to it")
         self._total = int.from_bytes(total)
         self._feed.load(feed, fed)
         self._letters.clear()
+
+    def need(self, part: Part) -> None:
+        """Make a part of the tables, unless it is there."""
+        if not self._made & part.bit:
+            self._made = sqlite_format.make(self.connection, part, self._made)
+
+    def has(self, part: Part) -> bool:
+        """Whether a part of the tables was made. What was not is empty."""
+        return bool(self._made & part.bit)
 
     def flush(self) -> None:
         """Write what was gathered; all that remains is COMMIT."""
@@ -97,6 +141,7 @@ class Transaction:
             self._cursor.executemany(_ADD_RECORD, records)
             records.clear()
         if chunks:
+            self.need(CHUNKS)
             self._cursor.executemany(_ADD_CHUNK, chunks)
             chunks.clear()
         if self.touched:
@@ -104,6 +149,7 @@ class Transaction:
             self._total = (self._total + self._delta) % MODULUS
             feed = self._feed
             if feed.full:
+                self.need(FEED)
                 self._cursor.executemany(_SQL["add_feed"], feed.full)
                 feed.full.clear()
             values = (self._total.to_bytes(32), self._runs, self._next, self._last, feed.blob(), feed.fed, self.writes)
@@ -121,7 +167,19 @@ class Transaction:
         if self.connection.in_transaction:
             self._execute(_ROLLBACK)
 
-    def apply(self, commit: Commit) -> None:
+    def apply_all(self, commits: Sequence[Commit]) -> Committed:
+        """Commits of several runs. One that is refused after another was applied takes the whole transaction with it."""
+        found: list[int] = []
+        for commit in commits:
+            try:
+                found.append(self.apply(commit).waiting)
+            except EverstepError as refusal:
+                if not found or interrupts(refusal):
+                    raise
+                raise Halfway(refusal) from refusal
+        return Committed(found[0], tuple(found[1:]))
+
+    def apply(self, commit: Commit) -> Committed:
         """One commit of one run: move its head if it still is where the writer saw it, or create it."""
         run, was = commit.run, commit.was
         if run.head_seq > MAX_SEQ:
@@ -137,6 +195,7 @@ class Transaction:
             if _only_head_differs(run, was):
                 self._execute(_ADVANCE, head + fence)
             else:
+                self._index(run)
                 self._execute(_SQL["rewrite"], head + _rest(run) + fence)
             if self._changes() != 1:
                 self._refuse(run.id, was)
@@ -149,7 +208,7 @@ class Transaction:
         if commit.read or commit.letters or commit.task is not None or (was is not None and _may_move(run, was)):
             self.settle(pk, run)
         waiting = self._letters.get(pk)
-        commit.waiting = self._count_letters(pk) if waiting is None else waiting
+        return Committed(self._count_letters(pk) if waiting is None else waiting)
 
     def _gather(self, pk: int, commit: Commit) -> None:
         """What a commit brings besides the row of its run."""
@@ -167,7 +226,7 @@ class Transaction:
         if commit.task is not None:
             self._add_task(pk, commit.task)
 
-    def has(self, run: str) -> bool:
+    def has_run(self, run: str) -> bool:
         """Whether there is a run of that id."""
         return self._execute(_SQL["pk"], (run,)).fetchone() is not None
 
@@ -176,20 +235,21 @@ class Transaction:
         self._chunks += [(family, digest, frame, stamp) for digest, frame in chunks]
 
     def _refuse_twin(self, task: Task | None) -> None:
-        if task is not None and task.dedupe is not None:
+        if task is not None and task.dedupe is not None and self.has(QUEUES):
             found = self._execute(_READ["twin"], (task.queue, task.dedupe)).fetchone()
             if found is not None:
                 raise AlreadyQueued(task.queue, task.dedupe, str(found[0]))
 
     def _add_task(self, pk: int, task: Task) -> None:
+        self.need(QUEUES)
         self._execute(_SQL["add_task"], (pk, task.queue, task.priority, task.key, task.dedupe))
 
     def settle(self, pk: int, row: RunRow) -> None:
         """A run, its letters or its lease changed: so may its place in a queue."""
-        found: Any = self._execute(_READ["task_queue"], (pk,)).fetchone()
+        found: Any = self._execute(_READ["task_queue"], (pk,)).fetchone() if self.has(QUEUES) else None
         if found is None:
             return
-        letters: list[Any] = self._execute(_READ["letter_times"], (pk,)).fetchall()
+        letters: list[Any] = self._execute(_READ["letter_times"], (pk,)).fetchall() if self.has(LETTERS) else []
         gone, ready = settled(row, letters, clock.now_us())
         if gone is None:
             self._execute(_SQL["move_task"], (row.worker, ready, pk))
@@ -199,6 +259,7 @@ class Transaction:
 
     def tick(self, queue: str, claimed: int = 0, ended: int = 0, failed: int = 0, deaths: int = 0) -> None:
         """Count what happens in a queue."""
+        self.need(QUEUES)
         self._execute(_SQL["tick"], (queue, clock.now_us() // 60_000_000, claimed, int(ended), int(failed), deaths))
 
     def _create(self, run: RunRow) -> int:
@@ -209,6 +270,7 @@ class Transaction:
             and self._execute(_SQL["is_family"], (run.parent, run.family)).fetchone() is None
         ):
             raise NotFound(f"run {run.parent!r} was deleted meanwhile: it cannot be forked any more")
+        self._index(run)
         self._execute(_SQL["create"], (pk, *run_values(run)))
         if self._changes() != 1:
             raise RunExists(f"a run {run.id!r} exists already")
@@ -218,6 +280,12 @@ class Transaction:
         self._letters[pk] = 0
         self._label(pk, (), None, run.tags, run.meta)
         return pk
+
+    def _index(self, run: RunRow) -> None:
+        """Have the indexes that list a run by what it has."""
+        for value, part in ((run.workflow, WORKFLOWS), (run.session, SESSIONS), (run.parent, PARENTS), (run.note, NOTES)):
+            if value is not None and not self._made & part.bit:
+                self.need(part)
 
     def _refuse(self, name: str, was: RunRow) -> None:
         self._pks.pop(name, None)
@@ -245,6 +313,9 @@ class Transaction:
 
     def _label(self, pk: int, old_tags: tuple[str, ...], old_meta: str | None, tags: tuple[str, ...], meta: str | None) -> None:
         """Keep the listing tables in step with a row."""
+        if not (old_tags or old_meta or tags or meta):
+            return
+        self.need(LISTING)
         for tag in set(old_tags) - set(tags):
             self._execute(_SQL["drop_run_tag"], (tag, pk))
         for tag in set(tags) - set(old_tags):
@@ -259,15 +330,17 @@ class Transaction:
 
     def _tag_record(self, pk: int, run: RunRow, record: Record) -> None:
         for name in record.tags:
-            self.add_tag(pk, record.seq, Tag.make(run.key, name, record.number, record.at))
+            self.add_tag(pk, record.seq, Tag.make(run.key, name, record.number, record.at, self.seal))
 
     def add_tag(self, pk: int, seq: int, tag: Tag) -> None:
+        self.need(TAGS)
         self._execute(_SQL["add_tag"], (pk, tag.name, tag.number, seq, tag.at, tag.key, tag.check))
         if self._changes() == 1:
             self._delta += int.from_bytes(tag.check)
             self.touched = True
 
     def add_letter(self, pk: int, letter: Letter) -> bool:
+        self.need(LETTERS)
         self._execute(_SQL["add_letter"], letter_values(pk, letter))
         if self._changes() != 1:
             return False
@@ -283,14 +356,14 @@ class Transaction:
             self.add_letter(pk, letter)
 
     def _take_letter(self, pk: int, name: str) -> None:
-        taken: list[Any] = self._execute(_SQL["take_letter"], (pk, name)).fetchall()
+        taken: list[Any] = self._execute(_SQL["take_letter"], (pk, name)).fetchall() if self.has(LETTERS) else []
         for (check,) in taken:
             self._letters.pop(pk, None)
             self._delta -= _number(check)
 
     def _count_letters(self, pk: int) -> int:
         """How many letters a run has. Remembered: a loop of commits pays for one look, not for one each."""
-        (count,) = self._execute(_SQL["count_letters"], (pk,)).fetchone() or (0,)
+        (count,) = (self._execute(_SQL["count_letters"], (pk,)).fetchone() or (0,)) if self.has(LETTERS) else (0,)
         if len(self._letters) >= _KNOWN_RUNS:
             self._letters.clear()
         self._letters[pk] = count
@@ -302,7 +375,7 @@ class Transaction:
         if values is None:
             raise NotFound(f"there is no run {name!r}")
         row = newest_run(values, name)
-        if row.digest() != row.check:
+        if row.digest(self.seal) != row.check:
             raise DamagedRun(f"the row of run {name!r} does not match its digest")
         return values[0], row
 
@@ -315,24 +388,23 @@ class Transaction:
     def remove(self, pk: int, row: RunRow) -> None:
         """A run with all that belongs to it, and its family's chunks if nobody of the family is left."""
         self._write_gathered()
-        checks = [check for (check,) in self._execute(_SQL["checks"], (pk,))]
+        checks = [check for part, name in _CHECKS if self.has(part) for (check,) in self._execute(_SQL[name], (pk,))]
         self._delta -= sum(_number(check) for check in (row.check, *checks))
         self._label(pk, row.tags, row.meta, (), None)
-        self._execute(_SQL["drop_tags"], (pk,))
-        self._execute(_SQL["drop_letters"], (pk,))
-        self._execute(_SQL["drop_task"], (pk,))
-        self._execute(_SQL["drop_prune_mark"], (pk,))
-        self._execute(_SQL["drop_bases"], (pk,))
+        for part, name in _DROPS:
+            if self.has(part):
+                self._execute(_SQL[name], (pk,))
         self._letters.pop(pk, None)
         self._execute(_SQL["drop_records"], (pk << 31, pk << 31 | MAX_SEQ))
         self._execute(_SQL["drop_run"], (pk,))
-        tombstone = Tombstone.of(pk, row, clock.now_us())
+        self.need(TOMBSTONES)
+        tombstone = Tombstone.of(pk, row, clock.now_us(), self.seal)
         self._execute(_SQL["add_tombstone"], tombstone_values(tombstone))
         self._delta += int.from_bytes(tombstone.check)
         self._runs -= 1
         self._last = None if self._last == pk else self._last
         self.touched = True
-        if self._execute(_SQL["family_lives"], (row.family,)).fetchone() is None:
+        if self.has(CHUNKS) and self._execute(_SQL["family_lives"], (row.family,)).fetchone() is None:
             self._execute(_SQL["drop_family"], (row.family,))
 
     def prune(self, cut: Cut) -> None:
@@ -340,10 +412,11 @@ class Transaction:
         pk, row = self.existing(cut.run)
         if row.key != cut.now.key:
             raise NotFound(f"the run {cut.run!r} that was to be pruned is gone; another one has its id")
-        (stored,) = self._execute(_SQL["prune_mark"], (pk,)).fetchone() or (None,)
+        (stored,) = (self._execute(_SQL["prune_mark"], (pk,)).fetchone() if self.has(PRUNED) else None) or (None,)
         if stored != (cut.was.check if cut.was is not None else None):
             raise Conflict(f"run {cut.run!r} was pruned by somebody else meanwhile")
         self._write_gathered()
+        self.need(PRUNED)
         self._add_chunks(row.family, cut.chunks)
         for number in (*cut.gone, *(base.number for base in cut.bases)):
             self._delta -= sum(_number(check) for (check,) in self._execute(_SQL["take_base"], (pk, number)).fetchall())
@@ -365,7 +438,7 @@ class Transaction:
 
     def forget(self, first: int, last: int, before: int) -> list[int]:
         """Drop the tombstones between two places that are older than a time; give their places."""
-        gone: list[Values] = self._execute(_SQL["take_tombstones"], (first, last, before)).fetchall()
+        gone: list[Values] = self._execute(_SQL["take_tombstones"], (first, last, before)).fetchall() if self.has(TOMBSTONES) else []
         self._delta -= sum(_number(check) for _, check in gone)
         self.touched = self.touched or bool(gone)
         return [place for place, _ in gone]
@@ -378,6 +451,7 @@ class Transaction:
 
     def set_fact(self, name: str, values: Values | None) -> None:
         """Remember a fact, or forget it."""
+        self.need(FACTS)
         forgotten: list[Any] = self._execute(_SQL["take_fact"], (name,)).fetchall()
         self._delta -= sum(_number(check) for (check,) in forgotten)
         if values is not None:
@@ -390,7 +464,7 @@ class Transaction:
         family, digests, stamp = asked
         self._write_gathered()
         freed = 0
-        for digest in digests:
+        for digest in digests if self.has(CHUNKS) else ():
             gone: list[Any] = self._execute(_SQL["sweep"], (family, digest, stamp)).fetchall()
             freed += sum(size for (size,) in gone)
         return freed
@@ -406,9 +480,15 @@ class Transaction:
         self._execute(_SQL[name], values)
 
     def rows(self, name: str, values: Values = ()) -> list[Any]:
-        """The rows of one of the named reads, as this transaction sees them."""
+        """The rows of one of the named reads, as this transaction sees them; none if their table was not made."""
+        if name in _NEEDS and not self.has(_NEEDS[name]):
+            return []
+        return self.reading()(_READ[name], values).fetchall()
+
+    def reading(self) -> Callable[..., apsw.Cursor]:
+        """What executes reads, as this transaction sees them: everything gathered so far is written."""
         self._write_gathered()
-        return self._execute(_READ[name], values).fetchall()
+        return self._execute
 
 
 def _number(check: Any) -> int:

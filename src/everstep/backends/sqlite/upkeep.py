@@ -1,8 +1,8 @@
 """What keeps a store in SQLite small, beside what `transaction` does to its tables: giving free space back, facts, and
 dropping tombstones.
 
-A store that was made by format 3 has pointer maps, with which pages at the end of the file can be moved into free ones a few at a time.
-An older one gets them when it is compacted: rebuilt in one transaction, during which nobody else writes.
+A store has pointer maps, with which pages at the end of the file can be moved into free ones a few at a time. One that was rewritten without
+them by another program gets them when it is compacted: rebuilt in one transaction, during which no one else writes.
 """
 
 from __future__ import annotations
@@ -67,7 +67,9 @@ def forget(transaction: Transaction, asked: tuple[int, int]) -> int:
     if places:
         name = name_of(block)
         found = transaction.rows("fact", (name,))
-        transaction.set_fact(name, fact_values(name, joined(fact_from(found[0])[1] if found else None, places)))
+        transaction.set_fact(
+            name, fact_values(name, joined(fact_from(found[0], transaction.seal)[1] if found else None, places), transaction.seal)
+        )
     return len(places)
 
 
@@ -84,4 +86,4 @@ def trim_feed(transaction: Transaction, asked: tuple[int, int]) -> int:
 
 def set_fact(transaction: Transaction, asked: tuple[str, str | None]) -> None:
     name, value = asked
-    transaction.set_fact(name, None if value is None else fact_values(name, value))
+    transaction.set_fact(name, None if value is None else fact_values(name, value, transaction.seal))

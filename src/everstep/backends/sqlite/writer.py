@@ -18,6 +18,7 @@ from everstep.backends.owned_lock import Guest
 from everstep.backends.sqlite.errors import is_full, write_error
 from everstep.backends.sqlite.transaction import Transaction
 from everstep.errors import EverstepError, StoreBusy, StoreClosed, StoreError, StoreFailed, StoreFull
+from everstep.records import Seal, unkeyed
 from everstep.threads.guard import interrupts
 from everstep.threads.wakeup import Nudge
 
@@ -28,8 +29,9 @@ _BATCH = 1000
 class Writer(GroupCommit):
     """The one way to write in this process, for one store."""
 
-    def __init__(self, connect: Callable[[], apsw.Connection], path: str, seen: Callable[[int], None]) -> None:
+    def __init__(self, connect: Callable[[], apsw.Connection], path: str, seen: Callable[[int], None], seal: Seal = unkeyed) -> None:
         super().__init__(path, _BATCH)
+        self._seal = seal
         self._connect = connect
         self._seen = seen
         self._transaction: Transaction | None = None
@@ -87,7 +89,7 @@ class Writer(GroupCommit):
     def _ready(self) -> Transaction:
         self._check_usable()
         if self._transaction is None:
-            self._transaction = Transaction(self._connect())
+            self._transaction = Transaction(self._connect(), self._seal)
         return self._transaction
 
     def _recover(self) -> list[Nudge]:

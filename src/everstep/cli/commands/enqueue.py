@@ -98,7 +98,7 @@ def _ended(app: App, made: Enqueued) -> Outcome:
     told = None
     while True:
         found = made.wait(1.0)
-        if made._over():
+        if made.is_over():
             return found
         if found.status == "waiting" and found.reason != told:
             told = found.reason

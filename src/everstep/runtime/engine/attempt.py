@@ -286,7 +286,7 @@ class Attempt:
         for name in ("cancel", "pause"):
             letter = self.letters.waiting.get(name)
             if letter is not None:
-                raise self.interrupt(told(letter))
+                raise self.interrupt(told(letter, self.store.framer))
 
     def listen(self) -> None:
         """While the run waits in this process: whether a signal has come, and every second whether an operator has written."""

@@ -26,7 +26,7 @@ from everstep.snapshot.saver import Saved, Saver
 from everstep.store.chain import Chain
 from everstep.store.journal.entries import EventEntry, pack
 from everstep.store.load import checkpoint_record
-from everstep.store.views import Checkpoint, asked_for, with_header
+from everstep.store.views import Checkpoint, asked_for, own_text
 
 if TYPE_CHECKING:
     from everstep.runtime.engine.attempt import Attempt
@@ -189,7 +189,9 @@ def wake_caller(store: BaseStore, row: RunRow) -> None:
     caller = store.backend.run(row.parent)
     if caller is not None and caller.status in (Status.WAITING, Status.RUNNING):  # one that runs may be about to wait for this one
         now = clock.now_us()
-        store.backend.post(Letter.make(caller.key, f"child:{row.id}", now, now, store.framer.wrap(encode(None))), caller.id)
+        store.backend.post(
+            Letter.make(caller.key, f"child:{row.id}", now, now, store.framer.wrap(encode(None)), store.backend.seal), caller.id
+        )
 
 
 def _succeeded(run: Attempt) -> Ending:
@@ -216,7 +218,9 @@ def _failed(run: Attempt, error: Exception) -> Ending:
     failures = ending.about["failures"] = 1 if dead else run.replay.failures + 1
     if retry.again(failures, error):
         due = clock.now_us() + int(retry.delay_after(failures, chance()) * 1e6)
-        ending.letters.append(Letter.make(row.key, "retry", due, clock.now_us(), run.store.framer.wrap(encode(failures))))
+        ending.letters.append(
+            Letter.make(row.key, "retry", due, clock.now_us(), run.store.framer.wrap(encode(failures)), run.store.backend.seal)
+        )
         ending.about["retry_at"] = due
         if dead:
             ending.changes["tags"] = others
@@ -298,7 +302,7 @@ def end(run: Attempt, ending: Ending, saved: Saved | None = None) -> Checkpoint 
         saver.lost()
         saved = None
     _find_base(run, row)
-    chain = Chain(run.store.framer, row, row)
+    chain = Chain(run.store.framer, row, row, run.store.backend.seal)
     chain.entries(run.writer.entries)
     chain.chunks(ending.chunks)
     unsaved = _add_last_checkpoint(run, chain, saver, ending, saved)
@@ -306,12 +310,12 @@ def end(run: Attempt, ending: Ending, saved: Saved | None = None) -> Checkpoint 
         chain.status(ending.status, **ending.about)
     commit = run.letters.carry(chain.commit(worker=None, since=0, **ending.changes))
     commit.letters = [*commit.letters, *ending.letters]
-    run.store.backend.commit(commit)
+    waiting = run.store.backend.commit(commit).waiting
     run.writer.entries = []
     run.row = commit.run
-    if ending.status in _ENDED and (commit.waiting or _has_caller(run)):
+    if ending.status in _ENDED and (waiting or _has_caller(run)):
         tell(run.store.backend, run.store.framer, commit.run)
-    elif ending.status not in _ENDED and commit.waiting != _expected(run, commit):
+    elif ending.status not in _ENDED and waiting != _expected(run, commit):
         _obey_late(run)
     if unsaved is not None:
         raise unsaved
@@ -344,7 +348,7 @@ def _find_base(run: Attempt, row: RunRow) -> None:
     """A signal may have come when the program's newest checkpoint was made, and before that was noted here."""
     if signals.seen(run) is None or not row.checkpoints or run.saves.base == row.checkpoints:
         return
-    if asked_for(checkpoint_record(run.store.backend, row, row.checkpoints).meta):
+    if asked_for(checkpoint_record(run.store.backend, row, row.checkpoints).own):
         run.saves.base = row.checkpoints
 
 
@@ -361,7 +365,7 @@ def _add_last_checkpoint(run: Attempt, chain: Chain, saver: Saver, ending: Endin
     new = _is_new(run, saver, ending.kind)
     if new is False or (new is None and _is_empty(run, saved)):
         return None
-    chain.checkpoint(saved, None, (), with_header(None, run.saves.header(ending.kind, None, False)))
+    chain.checkpoint(saved, own=own_text(run.saves.header(ending.kind, None, False)))
     return None
 
 

@@ -65,7 +65,7 @@ def _write(store: BaseStore, row: RunRow, entries: Sequence[Entry], wakes: bool)
         if stored is None or stored.epoch != row.epoch or stored.worker is None:
             return  # another process has it, or it was given back
         try:
-            _commit(store, verified(stored), entries, wakes)
+            _commit(store, verified(stored, store.backend.seal), entries, wakes)
         except Conflict:  # a commit of the broken attempt arrived late
             continue
         except LostLease:
@@ -81,17 +81,19 @@ def _wake_caller(store: BaseStore, row: RunRow) -> None:
     caller = store.backend.run(row.parent) if row.parent is not None and row.parent_number == CHILD else None
     if caller is not None and caller.status in (Status.WAITING, Status.RUNNING):
         now = clock.now_us()
-        store.backend.post(Letter.make(caller.key, f"child:{row.id}", now, now, store.framer.wrap(encode(None))), caller.id)
+        store.backend.post(
+            Letter.make(caller.key, f"child:{row.id}", now, now, store.framer.wrap(encode(None)), store.backend.seal), caller.id
+        )
 
 
 def _commit(store: BaseStore, stored: RunRow, entries: Sequence[Entry], wakes: bool) -> None:
     if not entries and not wakes:
         store.backend.release(stored)
         return
-    chain = Chain(store.framer, stored, stored)
+    chain = Chain(store.framer, stored, stored, store.backend.seal)
     chain.entries(entries)
     commit = chain.commit(worker=None, since=0)
     if wakes:
         now = clock.now_us()
-        commit.letters = [Letter.make(stored.key, "retry", now, now, store.framer.wrap(encode(None)))]
+        commit.letters = [Letter.make(stored.key, "retry", now, now, store.framer.wrap(encode(None)), store.backend.seal)]
     store.backend.commit(commit)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from everstep.backends.contract.core import Committed, Outcome
 from everstep.threads.wakeup import Nudge
 
 _MOMENT = 0.5  # seconds: a signal that comes just before a wait is heard after it
@@ -42,12 +45,16 @@ class Underway:
 class Waiter:
     """Waits for a commit that another thread leads."""
 
-    def __init__(self) -> None:
+    def __init__(self, hear: Callable[[Committed], None]) -> None:
+        self._hear = hear
         self._done = Nudge()
         self._error: BaseException | None = None
 
-    def done(self, error: BaseException | None) -> None:
-        self._error = error
+    def done(self, outcome: Outcome) -> None:
+        if isinstance(outcome, BaseException):
+            self._error = outcome
+        else:
+            self._hear(outcome)
         self._done.give()
 
     def wait(self) -> None:

@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from everstep.backends.contract.core import Commit
-from everstep.codec.frame import unwrap
+from everstep.backends.contract.core import Commit, Committed, Outcome, submit
 from everstep.errors import (
     Conflict,
     EverstepError,
@@ -27,7 +26,7 @@ from everstep.runtime.engine.in_flight import Underway
 from everstep.store.chain import Chain, Entry
 from everstep.store.journal.entries import StepEntry, open_as
 from everstep.store.query import check_note, check_tags, to_meta
-from everstep.store.views import with_header
+from everstep.store.views import own_text
 from everstep.threads.guard import RUN, Guard, interrupts
 
 if TYPE_CHECKING:
@@ -51,7 +50,8 @@ class JournalWriter:
         self.lock = Guard(RUN)  # commits of one run are built and handed over in one order
         self.entries: list[Entry] = []
         self.stale = False  # a checkpoint was made that the live state's account of its changes knows nothing of
-        self.heard: int | None = None  # how many letters there were when a commit on its way was made
+        self.heard: int | None = None  # how many letters there were after the newest commit that was made
+        self._heard_at = 0  # the place of that commit
         self._behind: deque[Commit] = deque()
         self._underway = Underway()
         self._user: int | None = None  # the thread that is building a checkpoint
@@ -80,7 +80,7 @@ class JournalWriter:
             mask = attempt.mask
             if mask is not None:
                 note, meta = mask.text(note), mask.meta(meta)
-            checked = check_note(note), check_tags(tags), with_header(to_meta(meta), header)
+            checked = check_note(note), check_tags(tags), to_meta(meta), own_text(header)
             if self.stale:
                 saver.lost()
                 self.stale = False
@@ -99,7 +99,7 @@ class JournalWriter:
         attempt = self._attempt
         row, _ = attempt.live()
         attempt.refuse_broken()
-        chain = Chain(self._store.framer, row, row)
+        chain = Chain(self._store.framer, row, row, self._store.backend.seal)
         chain.entries(self.entries)
         commit = chain.commit()
         self.entries = []
@@ -125,13 +125,19 @@ class JournalWriter:
 
     def make_durable(self, commit: Commit) -> None:
         if self.is_sync:
-            self._store.backend.commit(commit)
+            self.hear(commit, self._store.backend.commit(commit))
         else:
             self.defer(commit)
 
+    def hear(self, commit: Commit, committed: Committed) -> None:
+        """Note how many letters there are after a commit. Answers of other threads may arrive late: the newest commit counts."""
+        if commit.run.head_seq >= self._heard_at:
+            self._heard_at, self.heard = commit.run.head_seq, committed.waiting
+
     def write_entries(self) -> None:
         """Make what was put up durable, without a checkpoint."""
-        self._attempt.letters.look_after(self.commit(self.note))
+        self.commit(self.note)
+        self._attempt.letters.look_after_commit()
 
     def flush(self) -> None:
         """Return when all that was put up is durable; raise if something could not be made so."""
@@ -163,18 +169,18 @@ class JournalWriter:
         sent = object()
         try:
             self._underway.sent(sent)
-            self._store.backend.submit(commit, lambda error: self._settle(commit, sent, error))
+            submit(self._store.backend, commit, lambda outcome: self._settle(commit, sent, outcome))
         except BaseException as error:
             self._underway.settled(sent)  # nobody else will
             self._settle(commit, sent, error)
             raise
 
-    def _settle(self, commit: Commit, sent: object, error: BaseException | None) -> None:
+    def _settle(self, commit: Commit, sent: object, outcome: Outcome) -> None:
         """Once, or again if there was no memory: what failed is known before it is taken for settled."""
-        if error is None:
-            self.heard = commit.waiting
+        if not isinstance(outcome, BaseException):
+            self.hear(commit, outcome)
         elif self._attempt.failure is None:
-            self._attempt.broken_by(error if isinstance(error, EverstepError) else EverstepError(str(error), written="unknown"))
+            self._attempt.broken_by(outcome if isinstance(outcome, EverstepError) else EverstepError(str(outcome), written="unknown"))
         self._underway.settled(sent)
 
     def catch_up(self) -> None:
@@ -184,13 +190,12 @@ class JournalWriter:
         if self._behind:
             joined = _joined(self._behind)
             try:
-                self._store.backend.commit(joined)
+                self.hear(joined, self._store.backend.commit(joined))
             except BaseException as error:
                 if _is_answer(error) or not self._happened(joined):
                     attempt.met(error)
                     raise
             self._behind.clear()
-            self.heard = joined.waiting
         self._underway.wait(0)
         attempt.refuse_broken()
 
@@ -220,7 +225,7 @@ class JournalWriter:
                 saver.lost()
             if self._behind and self._behind[-1] is commit:
                 return  # Ctrl-C came when it was on its way
-            self.entries[:0] = [Entry(r.kind, unwrap(r.body), r.note) for r in commit.records if r.body and _was_seen(r)]
+            self.entries[:0] = [Entry(r.kind, r.content(), r.note) for r in commit.records if r.body and _was_seen(r)]
             attempt.letters.put_back(commit)
             if isinstance(error, EverstepError) and (error.written != "no" or isinstance(error, (LostLease, Conflict))):
                 attempt.broken_by(error)  # fenced, or the disk failed: this handle writes no more

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from everstep.backends.contract.core import Backend, Commit
 from everstep.backends.contract.queues import Claim, Claimed
@@ -23,11 +23,17 @@ TTL_SECONDS = 12.0  # a machine that vanished is noticed in less than 15 seconds
 _MOST_TAKEN = 10_000
 
 
+class HasBackend(Protocol):
+    """A store, as far as leases need one."""
+
+    backend: Backend
+
+
 class Keeper:
     """The worker of one store, and the thread that renews its leases."""
 
-    def __init__(self, backend: Backend, ttl: float = TTL_SECONDS):
-        self._backend = backend
+    def __init__(self, store: HasBackend, ttl: float = TTL_SECONDS):
+        self._store = store
         self.ttl = ttl
         self._ttl_us = int(ttl * 1_000_000)
         self._lock = Guard(LEASES)
@@ -38,6 +44,11 @@ class Keeper:
         self._owed: dict[str, Callable[[], None]] = {}  # what gives leases back that could not be given back yet
         self._service = Service(self._renew, every=ttl / 3)
         self.worker = Worker(f"w-{new_id()}", os.uname().nodename, os.getpid(), clock.boot_id(), clock.now_us(), 0, 0)
+
+    @property
+    def _backend(self) -> Backend:
+        """The one that the store has now: a wrapper may have been put around it."""
+        return self._store.backend
 
     def acquire(self, run: str) -> RunRow:
         self._lock.check()

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from everstep.backends.contract.core import Commit
 from everstep.clock import clock
-from everstep.codec.frame import unwrap
+from everstep.codec.frame import Framer
 from everstep.codec.values import decode, encode
 from everstep.errors import DamagedRun, StoreError
-from everstep.records import Letter, RunRow
+from everstep.records import Letter, RunRow, Seal
 from everstep.runtime.engine.replay import forget
 from everstep.store.journal.entries import EventEntry, pack
 
@@ -46,14 +46,16 @@ class Letters:
         """Write to the run itself, with the next commit: a letter with `due` wakes it then."""
         attempt = self._attempt
         body = attempt.store.framer.wrap(encode(content))
-        self.outgoing.append(Letter.make(attempt.live()[0].key, name, due, clock.now_us() if at is None else at, body))
+        self.outgoing.append(
+            Letter.make(attempt.live()[0].key, name, due, clock.now_us() if at is None else at, body, attempt.store.backend.seal)
+        )
 
     def keep_asleep(self, name: str) -> None:
         """Keep a letter, so that there is never a second one of its name; but it no longer wakes the run."""
         letter = self.waiting.get(name)
         if letter is not None and letter.due is not None:
             self.read.append(letter.name)
-            self.outgoing.append(Letter.make(letter.key, letter.name, None, letter.at, letter.body))
+            self.outgoing.append(Letter.make(letter.key, letter.name, None, letter.at, letter.body, self._attempt.store.backend.seal))
 
     def carry(self, commit: Commit) -> Commit:
         """Give a commit the letters that go with it."""
@@ -72,10 +74,9 @@ class Letters:
         self.read = [name for name in self.read if name != letter.name]
         self.waiting[letter.name] = letter
 
-    def look_after(self, commit: Commit) -> None:
+    def look_after_commit(self) -> None:
         """Look, if there are more or fewer letters than at the last look. A commit that is on its way cannot tell: the last one that was made does."""
-        writer = self._attempt.writer
-        heard = commit.waiting if writer.is_sync else writer.heard
+        heard = self._attempt.writer.heard
         if heard is not None and heard != self.known:
             self.look_if_possible()
 
@@ -90,7 +91,7 @@ class Letters:
         self.looked_at = time.monotonic()
         found = attempt.store.backend.letters(row.id)
         self.known = len(found)
-        self.waiting = {letter.name: verified(row, letter) for letter in found if letter.name not in self.read}
+        self.waiting = {letter.name: verified(row, letter, attempt.store.backend.seal) for letter in found if letter.name not in self.read}
         for name in [name for name in self.waiting if name.startswith("again:")]:
             self._retry(name.removeprefix("again:"))
             self.take(name)
@@ -103,13 +104,13 @@ class Letters:
         self._attempt.writer.put("event", pack(EventEntry.of("retried", {"steps": [address]})), None)
 
 
-def verified(row: RunRow, letter: Letter) -> Letter:
-    if letter.digest() != letter.check or letter.key != row.key:
+def verified(row: RunRow, letter: Letter, seal: Seal) -> Letter:
+    if letter.digest(seal) != letter.check or letter.key != row.key:
         raise DamagedRun(f"the letter {letter.name!r} to run {row.id!r} does not match its digest")
     return letter
 
 
-def told(letter: Letter) -> str:
+def told(letter: Letter, framer: Framer) -> str:
     """What an operator wants, and why."""
-    reason = decode(unwrap(letter.body))
+    reason = decode(framer.unwrap(letter.body))
     return f"{letter.name}: {reason}" if reason else letter.name

@@ -28,7 +28,7 @@ from everstep.runtime.limits.children_used import know_children
 from everstep.snapshot.saver import Saver
 from everstep.store.chain import Chain
 from everstep.store.journal.driven import driven_in
-from everstep.store.load import Loaded, checked, load
+from everstep.store.load import Loaded, Stretch, checked, load
 from everstep.store.refs import find_run, verified
 
 if TYPE_CHECKING:
@@ -64,10 +64,10 @@ def _take(run: Attempt) -> None:
         if first is None:
             return
         if run.dry:
-            _ready(run, verified(first))
+            _ready(run, verified(first, run.store.backend.seal))
             return
         died = first.worker is not None and run.store.backend.holder(first) is None
-        row = verified(run.keeper.acquire(first.id))
+        row = verified(run.keeper.acquire(first.id), run.store.backend.seal)
         run.unsure = first.worker is not None or row.epoch > first.epoch + 1  # its last driver never gave it back, or nobody knows
     with _given_back_on_error(run, row):
         _refuse_overtaken(run, row)
@@ -163,7 +163,7 @@ def _ready(run: Attempt, row: RunRow, fresh: Replay | None = None) -> None:
         replay.count()
     _refuse_other_input(run, row, replay.start)
     number = 0 if options.workflow else replay.number
-    saver = _live_state(run, row, number)
+    saver = _live_state(run, row, number, replay.taken_read())
     run.replay = replay
     replay.bind(backend, row, run.met_in_step)
     _open_account(run, row, is_new=fresh is not None)
@@ -188,13 +188,13 @@ def _open_account(run: Attempt, row: RunRow, is_new: bool) -> None:
         options.caller.know(row.id, account.for_caller(driven=True))
 
 
-def _live_state(run: Attempt, row: RunRow, number: int) -> Saver:
+def _live_state(run: Attempt, row: RunRow, number: int, read: Stretch | None) -> Saver:
     """The state of a checkpoint, or the first one of a run that has none to stand on."""
     saver, state = run.store.saver(), run.given[1]
     if not number:
         saver.begin({} if state is None else decode(encode(state)))
         return saver
-    loaded = load(run.store.backend, row, number)
+    loaded = load(run.store.backend, row, number, read)
     if number == row.checkpoints:
         _go_on(saver, loaded)
     else:
@@ -217,7 +217,7 @@ def _say_running(run: Attempt) -> None:
     about, is_new = _as_driver(run)
     revived = run.options.revived and row.status == Status.CANCELLED
     if "cancel" in letters.waiting and not revived:
-        reason = told(letters.waiting["cancel"])
+        reason = told(letters.waiting["cancel"], run.store.framer)
         ending = Ending(Status.CANCELLED, reason=reason)
         end(run, ending)
         tell_caller(run, ending)
@@ -226,14 +226,13 @@ def _say_running(run: Attempt) -> None:
     letters.read += [name for name in letters.waiting if name in obeyed or name.startswith("child:")]
     if row.status == Status.RUNNING and not letters.read and not is_new:
         return
-    chain = Chain(run.store.framer, row, row)
+    chain = Chain(run.store.framer, row, row, run.store.backend.seal)
     chain.status(Status.RUNNING, revived, worker=run.worker, **about)
     commit = letters.carry(chain.commit())
-    run.store.backend.commit(commit)
+    letters.known = run.store.backend.commit(commit).waiting
     run.row = commit.run
     for name in commit.read:
         letters.waiting.pop(name, None)
-    letters.known = commit.waiting
 
 
 def _as_driver(run: Attempt) -> tuple[dict[str, Any], bool]:

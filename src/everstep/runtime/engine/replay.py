@@ -33,7 +33,7 @@ from everstep.store.journal.entries import (
     said_in,
 )
 from everstep.store.journal.results import load_result
-from everstep.store.load import checked_from, checkpoint_record
+from everstep.store.load import Stretch, checked_from, stretch
 from everstep.store.no_collection import no_collection
 from everstep.store.views import asked_for, header_of
 
@@ -71,12 +71,18 @@ class Replay:
         self.number = 0  # the base
         self.counts: dict[str, int] = {}
         self.records: list[Record] = []
+        self.read: Stretch | None = None  # what the state of the base is made of, until it is loaded
         self.requested: set[str] = set()  # the addresses that the program has asked for in this attempt
         self._keyed: dict[str, Recorded[StepEntry]] | None = None
 
     def bind(self, backend: Backend, row: RunRow, met: Callable[[BaseException], None]) -> None:
         """Belong to an attempt that was opened with this row. `met` is told of trouble of the store before it is raised."""
         self._backend, self._row, self._met = backend, row, met
+
+    def taken_read(self) -> Stretch | None:
+        """What was read of the state, which is not kept any longer."""
+        read, self.read = self.read, None
+        return read
 
     def recorded(self, address: str) -> Recorded[StepEntry] | None:
         """What was recorded of a step, a drawn value or a call; the program asks for it."""
@@ -131,7 +137,7 @@ class Replay:
             self.skip_saves = self.start.get("saves", 0)
 
     def _checkpoint(self, record: Record) -> None:
-        header = header_of(record.meta)
+        header = header_of(record.own)
         self.recent.clear()
         self.saved_at = record.at
         if "used" in header:
@@ -271,21 +277,26 @@ def after_base(backend: Backend, row: RunRow) -> Replay:
     replay = Replay()
     first = 1
     if row.checkpoints:
-        head = checkpoint_record(backend, row, row.checkpoints)
-        header = header_of(head.meta)
-        replay.number = row.checkpoints if asked_for(head.meta) else header.get("base", 0)
+        head = stretch(backend, row, row.checkpoints, row.head_seq)
+        own = head.checkpoint(row.checkpoints).own
+        replay.number = row.checkpoints if asked_for(own) else header_of(own).get("base", 0)
         if replay.number:
-            base = head if replay.number == row.checkpoints else checkpoint_record(backend, row, replay.number)
-            header = header_of(base.meta)
+            replay.read = head if replay.number == row.checkpoints else stretch(backend, row, replay.number, row.head_seq)
+            base = replay.read.checkpoint(replay.number)
+            header = header_of(base.own)
             replay.counts = dict(header.get("counts") or {})
             if header.get("many"):
                 replay.counts = _count(backend, row, base.seq)
             replay.stand_on(base, Used(*header.get("used", ())))
             first = base.seq + 1
-    replay.records = checked_from(backend, row, first)
+    replay.records = checked_from(backend, row, first) if replay.read is None else _behind(replay.read, first)
     for record in replay.records:
         replay.take(record)
     return replay
+
+
+def _behind(read: Stretch, first: int) -> list[Record]:
+    return read.proved(first, read.row.head_seq) if first <= read.row.head_seq else []
 
 
 def _count(backend: Backend, row: RunRow, last: int) -> dict[str, int]:

@@ -143,9 +143,9 @@ class Saves:
         self.steps_since = 0
         self.saved_at = time.monotonic()
         made = Checkpoint(record)
-        if asked_for(record.meta):
+        if asked_for(record.own):
             self.base = record.number
-        self._attempt.letters.look_after(commit)
+        self._attempt.letters.look_after_commit()
         self._attempt.fire("after_checkpoint", checkpoint=made)
         return made
 
@@ -190,4 +190,4 @@ class Saves:
 
     def _nothing_saved(self) -> Checkpoint:
         row, _ = self._attempt.live()
-        return Checkpoint(Record(row.id, 0, _CHECKPOINT, row.epoch, clock.now_us(), 0, None, (), None, None, b"", b""))
+        return Checkpoint(Record(row.id, 0, _CHECKPOINT, row.epoch, clock.now_us(), 0, None, (), None, None, None, None, b"", b""))

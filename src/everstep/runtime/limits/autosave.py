@@ -18,7 +18,7 @@ from everstep.codec.values import decode, encode
 from everstep.errors import EverstepError
 from everstep.snapshot.saver import Saver
 from everstep.store.chain import Chain
-from everstep.store.views import with_header
+from everstep.store.views import own_text
 
 if TYPE_CHECKING:
     from everstep.runtime.engine.attempt import Attempt
@@ -95,10 +95,10 @@ class Ticker:
         saver = Saver(run.store.framer.wrap)
         mask = run.mask
         saver.begin(copy if mask is None else mask(copy))
-        chain = Chain(run.store.framer, row, row)
+        chain = Chain(run.store.framer, row, row, run.store.backend.seal)
         chain.entries(run.writer.entries)
         trigger = run.options.policy.due("", None, 0, self._seconds)
-        chain.checkpoint(saver.build(whole=True), None, (), with_header(None, run.saves.header("automatic", trigger, False)))
+        chain.checkpoint(saver.build(whole=True), own=own_text(run.saves.header("automatic", trigger, False)))
         commit = chain.commit()
         run.writer.make_durable(commit)  # where saves are deferred, this one has to come after them
         run.writer.entries = []

@@ -24,7 +24,7 @@ def know_children(backend: Backend, row: RunRow, account: Account) -> None:
 def _know(backend: Backend, row: RunRow, account: Account) -> None:
     for child in _children(backend, row):
         if not account.knows(child.id):
-            account.know(child.id, _used(backend, verified(child)))
+            account.know(child.id, _used(backend, verified(child, backend.seal)))
 
 
 def _lost_seconds(backend: Backend, row: RunRow) -> float:
@@ -39,7 +39,7 @@ def _lost_seconds(backend: Backend, row: RunRow) -> float:
 def _killed_below(backend: Backend, row: RunRow) -> list[Attempt]:
     """The attempts at children, and at children of them, that did not come to an end."""
     found: list[Attempt] = []
-    for child in map(verified, _children(backend, row)):
+    for child in (verified(child, backend.seal) for child in _children(backend, row)):
         newest = newest_of(backend, child, Kind.STATUS)
         if child.epoch > 1 or newest is None or "used" not in replay.content(newest):
             found += (one for one in attempts(checked_from(backend, child, 1)) if not one.told)

@@ -21,6 +21,7 @@ from everstep.runtime.waits.wake_callers import tell
 from everstep.store.chain import Chain
 from everstep.store.journal.entries import EventEntry, open_as, said_in
 from everstep.store.journal.failures import error_body
+from everstep.store.load import unproved
 
 DEAD = "dead-letter"
 MAX_DEATHS = 5
@@ -40,7 +41,7 @@ def recorded_deaths(backend: Backend, row: RunRow) -> Deaths:
     """What the journal says. Reads a few records from the newest on."""
     last = row.head_seq
     while last > 0:
-        found = backend.records(row.id, 1, last, _LOOKED_AT, _PAGE)
+        found = unproved(backend, row.id, 1, last, _LOOKED_AT, _PAGE)
         for record in reversed(found):
             said = _said(record)
             if said is not None:
@@ -102,7 +103,7 @@ def counted(store: Host, claimed: Claimed) -> Claimed:
 
 def note_death(store: Host, row: RunRow, deaths: Deaths, **changes: Any) -> RunRow:
     """Record that a driver of this run died; gives the row as it is then. The caller holds the lease."""
-    chain = Chain(store.framer, row, row)
+    chain = Chain(store.framer, row, row, store.backend.seal)
     chain.entries([taken_over(*deaths)])
     commit = chain.commit(**changes)
     store.backend.commit(commit)
@@ -124,7 +125,7 @@ def give_back(store: Host, claimed: Claimed) -> None:
 
 def bury(store: Host, row: RunRow, deaths: Deaths) -> RunRow:
     """End a run that kills its drivers: it failed, and is not tried again by itself. The caller holds the lease, and has it no more."""
-    chain = Chain(store.framer, row, row)
+    chain = Chain(store.framer, row, row, store.backend.seal)
     chain.entries([taken_over(*deaths)])
     if row.status != Status.RUNNING:
         chain.status(Status.RUNNING)

@@ -64,8 +64,8 @@ def _began(record: Record) -> int:
 
 
 def _said(record: Record) -> float | None:
-    if record.kind == Kind.CHECKPOINT and record.meta is not None:
-        used = header_of(record.meta).get("used")
+    if record.kind == Kind.CHECKPOINT and record.own is not None:
+        used = header_of(record.own).get("used")
         return float(used[0]) if used else None
     if record.kind == Kind.STATUS:
         return said_in(record).get("seconds")

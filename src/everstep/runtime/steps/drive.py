@@ -135,7 +135,7 @@ async def run_step(ticket: Ticket, ways: Ways) -> Ended:
 async def start_step(ticket: Ticket, ways: Ways) -> Ended | None:
     """All that comes before the function of a step is called; gives an end if it is not to be called."""
     options = ticket.options
-    if ways.awaits or ticket.run.dry or options.key is not None or options.transactional is not None:
+    if ways.awaits or ticket.done or ticket.run.dry or options.key is not None or options.transactional is not None:
         ended = await _settled(ticket, ways)
         if ended is not None:
             return ended
@@ -143,8 +143,8 @@ async def start_step(ticket: Ticket, ways: Ways) -> Ended | None:
     if instead is not None:
         await ways.fresh(ticket, is_over=True)  # as on replay: it ends after other tasks had their turn
         return instead[0], None
-    if ticket.found is not None:
-        await ways.nap(ticket, remaining(ticket))
+    if ticket.found is not None and (wait := remaining(ticket)):
+        await ways.nap(ticket, wait)
     return None
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from everstep.backends.contract.core import Commit
+    from everstep.backends.contract.core import Commit, Committed
     from everstep.runtime.steps.drive import Ways
     from everstep.runtime.steps.ticket import Ticket
 
@@ -25,7 +25,7 @@ class Work(Protocol):
     def inside(self) -> bool:
         """Whether the step's record is committed by it."""
 
-    def commit(self, commit: Commit) -> None:
+    def commit(self, commit: Commit) -> Committed:
         """End it together with the commit of the step's record."""
 
     def recorded(self, ticket: Ticket) -> None:

@@ -7,12 +7,12 @@ that follows.
 from __future__ import annotations
 
 import os
+from functools import partial
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
-from everstep.backends.contract.core import Commit
+from everstep.backends.contract.core import Commit, submit
 from everstep.clock import clock
-from everstep.codec.frame import unwrap
 from everstep.codec.values import decode, encode
 from everstep.errors import EverstepError, Interrupted, StepFailed, StoreClosed
 from everstep.runtime.engine.in_flight import Waiter
@@ -59,7 +59,7 @@ def _skip(ticket: Ticket) -> tuple[Any]:
     if ticket.options.transactional is not None:
         ticket.options.transactional.skip(ticket)
     letter = run.letters.waiting.pop(f"skip:{ticket.address}")
-    result = decode(unwrap(letter.body))
+    result = decode(run.store.framer.unwrap(letter.body))
     ticket.started = clock.now_us()
     mask = run.mask
     kept = result if mask is None else mask(result, f"result of {ticket.address}")
@@ -101,7 +101,8 @@ def _write_intent(ticket: Ticket) -> None:
         _take_up(ticket)
         return writer.note()
 
-    ticket.run.letters.look_after(writer.commit(build))
+    writer.commit(build)
+    ticket.run.letters.look_after_commit()
 
 
 def _settle_once(ticket: Ticket, answer: str) -> tuple[Any]:
@@ -218,10 +219,10 @@ async def commit_step(ticket: Ticket, due: tuple[str, str] | None) -> Commit:
             elif not writer.is_sync:
                 writer.defer(commit)
             elif len(run.steps.flight) > 1:
-                waiter = Waiter()
-                run.store.backend.submit(commit, waiter.done)
+                waiter = Waiter(partial(writer.hear, commit))
+                submit(run.store.backend, commit, waiter.done)
             else:
-                run.store.backend.commit(commit)
+                writer.hear(commit, run.store.backend.commit(commit))
         if waiter is not None:
             waiter.wait()
     except BaseException as trouble:
@@ -260,8 +261,7 @@ def _commit_inside(work: Work, run: Attempt, commit: Commit) -> None:
     """Have a commit end the transaction of its step. It follows all that this run has handed over, and nothing follows it until it is known."""
     if not run.writer.is_sync:
         run.writer.catch_up()
-    work.commit(commit)
-    run.writer.heard = commit.waiting
+    run.writer.hear(commit, work.commit(commit))
 
 
 def write(ticket: Ticket, error: Exception | None) -> None:
@@ -283,7 +283,7 @@ def after_step(ticket: Ticket, error: Exception | None, commit: Commit) -> None:
         saving, ticket.saving = ticket.saving, None
         run.saves.made(commit, saving)
     else:
-        run.letters.look_after(commit)
+        run.letters.look_after_commit()
     if ticket.span is not None:
         ticket.end_span(error)
     hooks = run.options.hooks

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from everstep.backends.contract.core import Commit
+from everstep.backends.contract.core import Commit, Outcome, submit
 from everstep.errors import AttemptLost
 from everstep.runtime.engine.store_trouble import TROUBLE
 from everstep.runtime.steps.record import after_step, build, commit_step
@@ -36,12 +36,12 @@ class Bridge:
 
     def __init__(self, loop: asyncio.AbstractEventLoop):
         self._loop = loop
-        self._outcomes: deque[tuple[Save, BaseException | None]] = deque()
+        self._outcomes: deque[tuple[Save, Outcome]] = deque()
         self._asked = False  # whether the loop will look
 
-    def settle(self, save: Save, error: BaseException | None) -> None:
+    def settle(self, save: Save, outcome: Outcome) -> None:
         """Called from the writer's thread; again if Ctrl-C interrupted it."""
-        self._outcomes.append((save, error))
+        self._outcomes.append((save, outcome))
         if not self._asked:
             self._asked = True
             try:
@@ -56,8 +56,8 @@ class Bridge:
         self._asked = False  # before it looks: what comes from now on is seen here or asked for again
         try:
             while self._outcomes:
-                save, error = self._outcomes[0]
-                save.settled(error)
+                save, outcome = self._outcomes[0]
+                save.settled(outcome)
                 self._outcomes.popleft()
         except Exception:
             self._loop.call_later(PATIENCE, self._deliver)  # for the others
@@ -76,23 +76,25 @@ class Save:
         self._over = False
         self.future = future
 
-    def done(self, error: BaseException | None) -> None:
+    def done(self, outcome: Outcome) -> None:
         """Called by the writer, from its thread."""
-        self._bridge.settle(self, error)
+        self._bridge.settle(self, outcome)
 
-    def settled(self, error: BaseException | None) -> None:
+    def settled(self, outcome: Outcome) -> None:
         if not self._over:
             self._over = True
-            if error is not None:
-                self._run.writer.undo(self._commit, error)
+            if isinstance(outcome, BaseException):
+                self._run.writer.undo(self._commit, outcome)
                 with suppress(AttemptLost):  # also where the task has been cancelled and hears nothing of it
-                    self._run.met(error)
+                    self._run.met(outcome)
+            else:
+                self._run.writer.hear(self._commit, outcome)
         if self.future.done():
             return
-        if error is None:
-            self.future.set_result(None)
+        if isinstance(outcome, BaseException):
+            self.future.set_exception(outcome)
         else:
-            self.future.set_exception(error)
+            self.future.set_result(None)
 
 
 _bridges: WeakKeyDictionary[asyncio.AbstractEventLoop, Bridge] = WeakKeyDictionary()
@@ -139,7 +141,7 @@ class TaskWriter:
             return writer.commit(build, writer.defer)
         future = asyncio.get_running_loop().create_future()
         bridge = bridge_here()
-        commit = writer.commit(build, lambda made: run.store.backend.submit(made, Save(run, made, bridge, future).done))
+        commit = writer.commit(build, lambda made: submit(run.store.backend, made, Save(run, made, bridge, future).done))
         try:
             with self.completions.busy():
                 await future
@@ -170,7 +172,7 @@ class TaskWriter:
     async def write_entries(self) -> int:
         """Make what was put up durable, without a checkpoint; gives its place in the journal."""
         commit = await self.commit(self.run.writer.note)
-        self.run.letters.look_after(commit)
+        self.run.letters.look_after_commit()
         return commit.run.head_seq
 
     async def flush(self) -> None:
@@ -178,5 +180,6 @@ class TaskWriter:
         run = self.run
         run.live()
         if run.writer.entries:
-            run.letters.look_after(await self.commit(run.writer.note))
+            await self.commit(run.writer.note)
+            run.letters.look_after_commit()
         await offload(run.writer.catch_up)

@@ -9,9 +9,10 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+from everstep.backends.contract.capability import need
 from everstep.backends.contract.core import Query
+from everstep.backends.contract.mailbox import Mailbox
 from everstep.clock import clock, iso
-from everstep.codec.frame import unwrap
 from everstep.codec.values import decode, encode
 from everstep.errors import (
     AlreadyAnswered,
@@ -33,8 +34,8 @@ from everstep.runtime.engine.finish import wake_caller
 from everstep.runtime.engine.letters import verified as verified_letter
 from everstep.runtime.engine.replay import taken_over
 from everstep.runtime.outcome import Outcome
-from everstep.runtime.waits.answer_check import check
 from everstep.runtime.waits.answer_instances import plain_of
+from everstep.runtime.waits.answer_schema import check_stored
 from everstep.runtime.waits.wake_callers import tell
 from everstep.store.chain import Chain
 from everstep.store.gates import Gate, list_gates
@@ -47,6 +48,7 @@ _OVER = (Status.SUCCEEDED, Status.CANCELLED)
 
 
 def answer(store: Host, run_id: str, gate: str, value: Any, by: str | None, early: bool) -> None:
+    need(store.backend, Mailbox)
     row = find_run(store.backend, run_id)
     asked = list_gates(store.backend, row)
     address, found = _which(row, asked, gate)
@@ -76,7 +78,7 @@ def answer(store: Host, run_id: str, gate: str, value: Any, by: str | None, earl
         value = plain_of(value)
     if store.mask is not None:
         value = decode(encode(store.mask(value, "answer")))  # what is stored must fit, too: the run sees nothing else
-    fault = check(found.schema, value) if found is not None and found.schema is not None else None
+    fault = check_stored(found.schema, value) if found is not None and found.schema is not None else None
     if fault:
         raise BadAnswer(f"the answer to gate {address!r} of run {row.id!r} does not fit: {fault}")
     said = {"value": value, "by": check_text(by, "by")}
@@ -121,7 +123,7 @@ def post(store: Host, row: RunRow, name: str, said: Any, due: int | None, what: 
     if store.mask is not None:
         said = store.mask(said, what)
     body = store.framer.wrap(encode(said, what))
-    return store.backend.post(Letter.make(row.key, name, due, clock.now_us() if at is None else at, body), row.id)
+    return store.backend.post(Letter.make(row.key, name, due, clock.now_us() if at is None else at, body, store.backend.seal), row.id)
 
 
 def pause(store: Host, run_id: str, reason: str | None) -> None:
@@ -139,7 +141,7 @@ def cancel(store: Host, run_id: str, reason: str | None) -> bool:
 
 def cancel_for_caller(store: Host, row: RunRow, reason: str) -> None:
     """Cancel a child run whose caller cancelled the call. The caller knows: it is not woken. A failed child that is not to be tried again stays failed."""
-    if verified(row).status in _OVER:
+    if verified(row, store.backend.seal).status in _OVER:
         return
     if row.status == Status.FAILED and all(letter.name != "retry" for letter in store.backend.letters(row.id)):
         return
@@ -148,11 +150,12 @@ def cancel_for_caller(store: Host, row: RunRow, reason: str) -> None:
 
 def obey_cancel(store: Host, row: RunRow, letter: Letter) -> None:
     """Do what a letter says that came when the run was just being left. Its children were cancelled by the one who wrote it."""
-    reason = decode(unwrap(verified_letter(row, letter).body))
+    reason = decode(store.framer.unwrap(verified_letter(row, letter, store.backend.seal).body))
     _apply(store, row, "cancel", reason, Status.CANCELLED, wakes=True)
 
 
 def _stop(store: Host, run_id: str, name: str, reason: str | None, status: Status, wakes: bool = True) -> None:
+    need(store.backend, Mailbox)
     row = find_run(store.backend, run_id)
     if name == "pause" and row.status in (*_OVER, Status.FAILED):
         raise IllegalTransition(row.id, row.status, status)
@@ -172,14 +175,14 @@ def _apply(store: Host, row: RunRow, name: str, reason: str | None, status: Stat
     if row.status == status:
         return
     try:
-        held = verified(store.keeper.acquire(row.id))
+        held = verified(store.keeper.acquire(row.id), store.backend.seal)
     except LeaseHeld:
         return
     try:
         if held.status in _OVER:  # it has ended since
             store.keeper.release(held)
             return
-        chain = Chain(store.framer, held, held)
+        chain = Chain(store.framer, held, held, store.backend.seal)
         if row.worker is not None:
             chain.entries([taken_over()])
         chain.status(status, reason=f"{name}: {reason}" if reason else name)
@@ -200,6 +203,7 @@ def _apply(store: Host, row: RunRow, name: str, reason: str | None, status: Stat
 
 
 def skip(store: Host, run_id: str, step: str, result: Any) -> None:
+    need(store.backend, Mailbox)
     row = find_run(store.backend, run_id)
     if row.status in _OVER:
         raise IllegalTransition(row.id, row.status, Status.RUNNING)
@@ -213,6 +217,7 @@ def skip(store: Host, run_id: str, step: str, result: Any) -> None:
 
 
 def retry(store: Host, run_id: str, step: str) -> None:
+    need(store.backend, Mailbox)
     row = find_run(store.backend, run_id)
     address = _address(step)
     status = _newest(store, row, address)
@@ -273,7 +278,7 @@ def _worth_waking(store: Host, run: str, now: int) -> bool:
     if row is None:
         return False
     letters = [letter for letter in store.backend.letters(run) if letter.due is not None and letter.due <= now]
-    if any(letter.key != verified(row).key for letter in letters) and row == store.backend.run(run):
+    if any(letter.key != verified(row, store.backend.seal).key for letter in letters) and row == store.backend.run(run):
         raise DamagedRun(f"run {run!r} has a letter that is for another run", remedy="Find out what else is wrong: store.verify('full').")
     return any(letter.name == "retry" or row.status != Status.FAILED for letter in letters)
 

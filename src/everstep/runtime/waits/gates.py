@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from everstep.backends.contract.capability import need
+from everstep.backends.contract.mailbox import Mailbox
 from everstep.clock import clock
-from everstep.codec.frame import unwrap
 from everstep.codec.values import decode, encode
 from everstep.errors import BadAnswer, DamagedFrame, GateTimeout, InvalidArgument, Waiting
 from everstep.fields import Shape
@@ -99,6 +100,7 @@ def question_of(
     default: Any = NONE, condition: Any = None,
 ) -> Question:  # fmt: skip
     check_name(name)
+    need(run.store.backend, Mailbox)
     shape = to_schema(schema, choices)
     if timeout is not None and not (isinstance(timeout, (int, float)) and 0 < timeout < MOST_SECONDS):
         raise InvalidArgument(f"timeout must be a number of seconds above 0 and below {MOST_SECONDS:,.0f}, got {timeout!r:.60}")
@@ -185,7 +187,7 @@ def arrival(run: Attempt, asked: Question) -> tuple[Any] | None:
         letter = run.letters.waiting.get(f"answer:{address}")
     if letter is None:
         return None
-    said = _said(letter)
+    said = _said(run, letter)
     if (
         deadline is not None and letter.at >= deadline and "expired" not in said
     ):  # such answers are refused; one from elsewhere came too late
@@ -215,7 +217,7 @@ def _letter(run: Attempt, asked: Question) -> Letter | None:
     letter = run.letters.waiting.get(f"answer:{address}")
     if letter is None or shape is None:
         return letter
-    said = _said(letter)
+    said = _said(run, letter)
     if "expired" in said:
         return letter  # the default, which was looked at
     value = plain_of(said["value"])
@@ -227,8 +229,8 @@ def _letter(run: Attempt, asked: Question) -> Letter | None:
     return None
 
 
-def _said(letter: Letter) -> dict[str, Any]:
-    said = decode(unwrap(letter.body))
+def _said(run: Attempt, letter: Letter) -> dict[str, Any]:
+    said = decode(run.store.framer.unwrap(letter.body))
     if not isinstance(said, dict) or "value" not in said or not isinstance(said.get("by"), (str, type(None))):
         raise DamagedFrame(f"the letter {letter.name!r} is no answer")
     return said
@@ -237,7 +239,7 @@ def _said(letter: Letter) -> dict[str, Any]:
 def _expired(run: Attempt, address: str, default: Any) -> Letter:
     said = {"value": None if default is NONE else _kept(run, default, address), "by": "timeout", "expired": default is NONE}
     now = clock.now_us()
-    return Letter.make(run.live()[0].key, f"answer:{address}", now, now, run.store.framer.wrap(encode(said)))
+    return Letter.make(run.live()[0].key, f"answer:{address}", now, now, run.store.framer.wrap(encode(said)), run.store.backend.seal)
 
 
 def _kept(run: Attempt, value: Any, address: str) -> Any:

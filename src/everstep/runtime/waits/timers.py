@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from everstep.backends.contract.capability import need
+from everstep.backends.contract.mailbox import Mailbox
 from everstep.clock import clock
 from everstep.errors import InvalidArgument, Waiting
 from everstep.fields import Shape
@@ -65,6 +67,7 @@ class Timer(Shape):
 def timer_of(run: Attempt, seconds: float | None, until: Any) -> Timer:
     """The wait that the program asks for, with its recorded deadline if there is one."""
     due = _deadline_of(seconds, until)
+    need(run.store.backend, Mailbox)
     address = address_of(run, "sleep")
     run.replay.requested.add(address)
     found = run.replay.asked.get(address)

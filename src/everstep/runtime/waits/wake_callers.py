@@ -33,10 +33,10 @@ def _wake(backend: Backend, framer: Framer, ended: str, waiter: str) -> None:
     found = backend.run(waiter)
     if found is not None and found.status in _AWAKE:
         now = clock.now_us()
-        backend.post(Letter.make(found.key, f"child:{ended}", now, now, framer.wrap(encode(None))), found.id)
+        backend.post(Letter.make(found.key, f"child:{ended}", now, now, framer.wrap(encode(None)), backend.seal), found.id)
 
 
 def ask_to_be_told(backend: Backend, framer: Framer, waiter: RunRow, row: RunRow) -> None:
     """Have `waiter` woken when the run of `row` ends. Asked twice, it counts once."""
     now = clock.now_us()
-    backend.post(Letter.make(row.key, f"{WAITER}{waiter.id}", None, now, framer.wrap(encode(None))), row.id)
+    backend.post(Letter.make(row.key, f"{WAITER}{waiter.id}", None, now, framer.wrap(encode(None)), backend.seal), row.id)

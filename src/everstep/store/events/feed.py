@@ -19,6 +19,7 @@ from everstep.store.journal.entries import ENTRY_KINDS, AnswerEntry, EventEntry,
 from everstep.store.journal.results import show_input
 from everstep.store.load import checked
 from everstep.store.query import MOST_PLACE
+from everstep.store.refs import verified
 from everstep.store.views import Page, from_meta, header_of, when
 
 
@@ -47,12 +48,20 @@ def events(backend: Backend, after: int | str, run: RunRow | None, limit: int) -
 def _proved(backend: Backend, found: list[tuple[int, Record]]) -> Iterator[Event]:
     """Events whose records match their digests."""
     known: dict[tuple[str, int], bytes] = {}
+    proved: set[str] = set()
+    rows = {run: backend.run(run) for run in dict.fromkeys(record.run for _, record in found)}
     for position, record in found:
-        fault = record_fault(known.get((record.run, record.seq - 1)) or _digest_before(backend, record), record)
+        row = rows[record.run]
+        if row is None:
+            continue  # it was deleted meanwhile
+        before = known.get((record.run, record.seq - 1)) or _digest_before(backend, record)
+        if record.run not in proved:  # the chain does not have the run's id: only its row proves whose records these are
+            proved.add(verified(row, backend.seal).id)
+        fault = record_fault(before, record, row.key, backend.seal)
         if fault:
             raise DamagedRecord(record.run, record.seq, fault)
         known[record.run, record.seq] = record.digest
-        yield event_of(position, record)
+        yield event_of(position, record.opened_by(backend.framer))
 
 
 def _digest_before(backend: Backend, record: Record) -> bytes:
@@ -69,7 +78,7 @@ def event_of(position: int | None, record: Record, replayed: bool = False) -> Ev
 def _words(record: Record) -> tuple[str, dict[str, Any]]:
     kind = record.kind
     if kind == Kind.CHECKPOINT:
-        header = header_of(record.meta)
+        header = header_of(record.own)
         about = {"number": record.number, "kind": header.get("kind", "manual"), "note": record.note, "tags": list(record.tags)}
         return "checkpoint_created", {**about, "step": header.get("step"), "meta": from_meta(record.meta)}
     if kind == Kind.BASE:

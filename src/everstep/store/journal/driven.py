@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from everstep.backends.contract.core import Backend
 from everstep.records import Kind, Record, RunRow
 from everstep.store.journal.entries import said_in
+from everstep.store.load import unproved
 
 _STATUS = Kind.STATUS.value
 _JOURNAL = tuple(kind.value for kind in (Kind.STEP, Kind.GATE, Kind.ANSWER, Kind.TIMER, Kind.CHECKPOINT))
@@ -28,7 +29,7 @@ class Driven(NamedTuple):
 
 def driven(backend: Backend, row: RunRow, start: dict[str, Any]) -> Driven:
     """What drove a run, given what its first record says."""
-    return driven_in(start, backend.records(row.id, 1, row.head_seq, (_STATUS,)))
+    return driven_in(start, unproved(backend, row.id, 1, row.head_seq, (_STATUS,)))
 
 
 def driven_in(start: dict[str, Any], records: Iterable[Record]) -> Driven:

@@ -19,7 +19,6 @@ from typing import Any, Generic, NamedTuple, TypedDict, TypeVar, cast
 
 from ormsgpack import packb, unpackb
 
-from everstep.codec.frame import unwrap
 from everstep.codec.values import Decoder, decode, encode
 from everstep.errors import DamagedFrame, DamagedRecord
 from everstep.records import Kind, Record
@@ -124,7 +123,7 @@ def open_entry(record: Record) -> AnyEntry:
     if record.body is None:
         raise DamagedRecord(record.run, record.seq, "its body was pruned")
     try:
-        body = unpackb(unwrap(record.body))
+        body = unpackb(record.content())
     except ValueError as error:
         raise DamagedFrame(f"record {record.seq} of run {record.run!r} is not a journal entry") from error
     cls, fits = _KINDS.get(record.kind, _UNKNOWN)
@@ -177,7 +176,7 @@ class Recorded(Generic[E]):
 
 def said_in(record: Record) -> dict[str, Any]:
     """What a status or start record says."""
-    said = Decoder().decode(unwrap(record.body)) if record.body is not None else {}
+    said = Decoder().decode(record.content()) if record.body is not None else {}
     if not isinstance(said, dict) or any(name in said and not fits(said[name]) for name, fits in _SAYS.items()):
         raise DamagedRecord(record.run, record.seq, f"its body is not a {record.kind}")
     return said
@@ -202,6 +201,10 @@ def _a_number(value: Any) -> bool:
 
 def _a_text(value: Any) -> bool:
     return value is None or type(value) is str
+
+
+def _some_bytes(value: Any) -> bool:
+    return type(value) is bytes
 
 
 def _names(value: Any) -> bool:
@@ -270,7 +273,7 @@ _KINDS: dict[str, tuple[type[AnyEntry], Callable[[list[Any]], bool]]] = {
 ENTRY_KINDS = frozenset(_KINDS)
 _UNKNOWN: tuple[type[AnyEntry], Callable[[list[Any]], bool]] = (EventEntry, lambda body: False)
 _SAYS: dict[str, Callable[[Any], bool]] = {
-    "status": _a_text, "reason": _a_text, "workflow": _a_text, "definition": _a_text, "version": _a_text, "parent": _a_text, "steps": _names,
+    "key": _some_bytes, "family": _some_bytes, "parent_key": _some_bytes, "status": _a_text, "reason": _a_text, "workflow": _a_text, "definition": _a_text, "version": _a_text, "parent": _a_text, "steps": _names,
     "failures": _a_count, "saves": _a_count, "number": _a_count, "seconds": _a_number, "until": _a_time, "retry_at": _a_time,
     "used": lambda value: type(value) is list and len(value) == 4 and all(map(_a_number, value)),
     "result": _a_result, "input": _a_result, "edits": _edits, "error": lambda value: type(value) is dict,

@@ -11,7 +11,6 @@ from reprlib import Repr
 from typing import Any, NamedTuple
 
 from everstep.backends.contract.core import Backend
-from everstep.codec.frame import unwrap
 from everstep.codec.values import decode, encode, revived
 from everstep.errors import EverstepError
 from everstep.snapshot.loader import Loader
@@ -55,7 +54,7 @@ def load_result(backend: Backend, family: bytes, form: int, data: bytes | None) 
         return None
     if form == INLINE:
         return decode(data)
-    loader = Loader(lambda digests: backend.chunks(family, digests), unwrap)
+    loader = Loader(lambda digests: backend.chunks(family, digests), backend.framer.unwrap)
     value = loader.load(data)
     return revived(value) if loader.decoder.objects else value
 

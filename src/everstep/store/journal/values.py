@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from everstep.codec.frame import unwrap
 from everstep.records import Kind, Record
 from everstep.store.journal.entries import (
     CHUNKED,
@@ -33,7 +32,7 @@ def contents(record: Record) -> Contents:
         results = [said[name] for name in ("input", "result") if name in said]
         return _sorted([*results, *(edit[1:] for edit in said.get("edits", ()) if edit)], said.get("error"))
     if record.body is not None:  # a kind that this program does not know
-        unwrap(record.body)
+        record.content()
     return [], []
 
 

@@ -9,12 +9,10 @@ from collections.abc import Iterator
 from hashlib import sha256
 from typing import Any, Protocol, TypeVar
 
-from ormsgpack import packb
-
-from everstep.codec.frame import unwrap
+from everstep.codec.frame import Framer
 from everstep.errors import Damaged
 from everstep.fields import replace
-from everstep.records import Record
+from everstep.records import Record, Seal, chain, unkeyed
 
 _LONGEST = 16 * 1024
 _MOST_BYTES = 1 << 30  # of rows and records to hash in all: some seconds
@@ -22,7 +20,7 @@ _MOST_FRAMES = 1 << 30  # of contents to unwrap and hash in all: about as long
 _LARGEST = 128 * 1024  # no chunk of ours holds more
 _HEAD = 6  # version, flags and length of a frame
 _ABOUT = 300  # bytes that any try costs
-_HEADER = ("kind", "epoch", "at", "number", "note", "tags", "meta")
+_HEADER = ("kind", "epoch", "at", "number", "note", "tags", "meta", "own", "labels")
 
 
 class Checked(Protocol):
@@ -34,7 +32,7 @@ class Checked(Protocol):
     @property
     def check(self) -> bytes: ...
 
-    def digest(self) -> bytes: ...
+    def digest(self, seal: Seal = unkeyed) -> bytes: ...
 
 
 T = TypeVar("T")
@@ -43,7 +41,11 @@ T = TypeVar("T")
 class Healer:
     """Puts flipped bits right, as long as it may. `healed` counts what it has found."""
 
-    def __init__(self, most: int = _MOST_BYTES, most_frames: int = _MOST_FRAMES) -> None:
+    def __init__(
+        self, most: int = _MOST_BYTES, most_frames: int = _MOST_FRAMES, seal: Seal = unkeyed, framer: Framer | None = None
+    ) -> None:
+        self.seal = seal
+        self.framer = framer or Framer()
         self._left = most
         self._frames_left = most_frames
         self.healed = 0
@@ -58,7 +60,7 @@ class Healer:
 
     def row(self, thing: Any) -> Any | None:
         """Anything with a digest and a check: as it was before one bit of it was flipped, or None."""
-        digest = thing.digest()
+        digest = thing.digest(self.seal)
         if _one_bit_apart(digest, thing.check):
             return self._found(replace(thing, check=digest))
         for name in (name for name in thing._fields if name != "check"):
@@ -66,37 +68,40 @@ class Healer:
                 if not self._may_try():
                     return None
                 other = replace(thing, **{name: value})
-                if other.digest() == thing.check:
+                if other.digest(self.seal) == thing.check:
                     return self._found(other)
         return None
 
-    def record(self, record: Record, before: bytes, digest: bytes) -> Record | None:
-        """A record that stands behind another and should have a digest."""
-        for header, other in self._headers(record):
-            if sha256(before + header + record.body_digest).digest() == digest:
+    def record(self, key: bytes, record: Record, before: bytes, digest: bytes) -> Record | None:
+        """A record of the run with a key that stands behind another and should have a digest."""
+
+        def fits(other: Record) -> bool:
+            return chain(before, key, other, self.seal) == digest
+
+        for other in self._headers(record):
+            if fits(other):
                 return self._found(replace(other, digest=digest))
-        header = _header(record)
-        if _one_bit_apart(sha256(before + header + record.body_digest).digest(), digest):
-            return self._found(replace(record, digest=sha256(before + header + record.body_digest).digest()))
+        made = chain(before, key, record, self.seal)
+        if _one_bit_apart(made, digest):
+            return self._found(replace(record, digest=made))
         if record.body is None:
-            for value in _variants(record.body_digest):
-                if sha256(before + header + value).digest() == digest:
-                    return self._found(replace(record, body_digest=value, digest=digest))
-            return None
+            hollow = (replace(record, body_digest=value, digest=digest) for value in _variants(record.body_digest))
+            good = next(filter(fits, hollow), None)
+            return None if good is None else self._found(good)
         for body in _variants(record.body):
             if not self._may_try(len(body)):
                 return None
-            if sha256(before + header + sha256(body).digest()).digest() == digest:
-                return self._found(replace(record, body=body, body_digest=sha256(body).digest(), digest=digest))
+            other = replace(record, body=body, body_digest=sha256(body).digest(), digest=digest)
+            if fits(other):
+                return self._found(other)
         return None
 
-    def _headers(self, record: Record) -> Iterator[tuple[bytes, Record]]:
+    def _headers(self, record: Record) -> Iterator[Record]:
         for name in _HEADER:
             for value in _variants(getattr(record, name)):
                 if not self._may_try():
                     return
-                other = replace(record, **{name: value})
-                yield _header(other), other
+                yield replace(record, **{name: value})
 
     def frame(self, frame: bytes, digest: bytes) -> bytes | None:
         """A chunk."""
@@ -108,15 +113,11 @@ class Healer:
             if self._frames_left < 0:
                 return None
             try:
-                if sha256(unwrap(other)).digest() == digest:
+                if sha256(self.framer.unwrap(other)).digest() == digest:
                     return self._found(other)
             except Damaged:
                 continue
         return None
-
-
-def _header(r: Record) -> bytes:
-    return packb([r.run, r.seq, r.kind, r.epoch, r.at, r.number, r.note, r.tags, r.meta])
 
 
 def _one_bit_apart(a: bytes, b: bytes) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from everstep.fields import replace
-from everstep.records import ZERO, Record, chain
+from everstep.records import ZERO, Record, Seal, chain
 
 
 class _Link(NamedTuple):
@@ -25,8 +25,8 @@ class _Link(NamedTuple):
 Heal = Callable[[Record, bytes, bytes], Record | None]
 
 
-def prove(candidates: Mapping[int, Sequence[Record]], heads: Mapping[int, bytes], heal: Heal) -> dict[int, Record]:
-    """The proven records by seq. `heads` are digests that are known for certain: that of the newest record, from the row.
+def prove(candidates: Mapping[int, Sequence[Record]], heads: Mapping[int, bytes], key: bytes, seal: Seal, heal: Heal) -> dict[int, Record]:
+    """The proven records of the run with a key, by seq. `heads` are digests that are known for certain: that of the newest record, from the row.
 
     `heal` is asked for what a damaged record was, given the digest before it and its own.
     """
@@ -35,7 +35,8 @@ def prove(candidates: Mapping[int, Sequence[Record]], heads: Mapping[int, bytes]
     for seq in sorted(candidates):
         here = digests.setdefault(seq, {})
         here.update(dict.fromkeys(record.digest for record in candidates[seq]))
-        links[seq] = [_link(record, before) for record in candidates[seq] if not hollow(record) for before in digests.get(seq - 1, ())]
+        whole = [record for record in candidates[seq] if not hollow(record)]
+        links[seq] = [_link(record, before, key, seal) for record in whole for before in digests.get(seq - 1, ())]
         if not any(link.digest == link.record.digest for link in links[seq]):  # its own digest may be what is damaged
             here.update(dict.fromkeys(link.digest for link in links[seq]))
     return _choose(links, heads, heal)
@@ -46,9 +47,8 @@ def hollow(record: Record) -> bool:
     return record.body is None and record.body_digest == ZERO
 
 
-def _link(record: Record, before: bytes) -> _Link:
-    r = record
-    return _Link(r, before, chain(before, r.run, r.seq, r.kind, r.epoch, r.at, r.number, r.note, r.tags, r.meta, r.body_digest))
+def _link(record: Record, before: bytes, key: bytes, seal: Seal) -> _Link:
+    return _Link(record, before, chain(before, key, record, seal))
 
 
 def _choose(links: Mapping[int, Sequence[_Link]], heads: Mapping[int, bytes], heal: Heal) -> dict[int, Record]:

@@ -6,13 +6,14 @@ still knows: otherwise a deleted run would come back.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from hashlib import sha256
 from typing import TypeVar
 
 from everstep.backends.contract.recovery import Feed, Wreck
-from everstep.codec.frame import unwrap
+from everstep.codec.frame import Framer
 from everstep.errors import Damaged
 from everstep.fields import Shape, field, replace
 from everstep.records import ZERO, Base, Letter, Pruned, Record, RunRow, Status, Tag
@@ -84,7 +85,7 @@ class Finder(Shape):
     def _row(self, place: int) -> tuple[RunRow | None, bool]:
         """The newest row that proves itself, and whether it is the one that the store has now."""
         found = self.wreck.rows(place, self.deep)
-        rows = [(row, live) for row, live in found if row.digest() == row.check]
+        rows = [(row, live) for row, live in found if row.digest(self.healer.seal) == row.check]
         if not any(live for _, live in rows):
             damaged = {row.check: row for row, live in found if live}
             healed = (self.healer.row(row) for row in damaged.values())
@@ -107,7 +108,7 @@ class Finder(Shape):
         """Those that match their digests, one of each name."""
         found: dict[object, T] = {}
         for thing in things:
-            good = thing if thing.digest() == thing.check else self.healer.row(thing)
+            good = thing if thing.digest(self.healer.seal) == thing.check else self.healer.row(thing)
             if good is not None:
                 found.setdefault(name(good), good)
         return list(found.values())
@@ -116,25 +117,45 @@ class Finder(Shape):
         heads = {row.head_seq: row.head_digest} if row is not None and row.head_seq else {}
         end = self.feed.ends.get(place, 0)
         candidates = self.wreck.records(place, run, self.deep)
-        records = prove(candidates, heads, self.healer.record)
+        key, records = self._proved(candidates, heads, row, beside)
         last = max([*heads, end, *records], default=0)
         if len(records) < last and not self.deep:
             candidates = self.wreck.records(place, run, True)
-            records = prove(candidates, heads, self.healer.record)
+            key, records = self._proved(candidates, heads, row, beside)
             last = max([*heads, end, *records], default=0)
         if not last or (row is None and 1 not in records) or last > _MOST_LOST + _MOST_TIMES * len(records):
             return None
         sure = live and row is not None and last == row.head_seq
-        made = row if row is not None and sure else _newer_row(row, run, records, beside)
+        made = row if row is not None and sure else _newer_row(row, run, key, records)
         counted = row.checkpoints if row is not None and last == row.head_seq else records[last].number if last in records else None
         beside = beside.of(made.key)
         hints = {seq: options[0].kind for seq, options in candidates.items() if seq not in records}
         remains = Remains(
             made, sure, last, counted, sure or end == last, records, hints, list(beside.tags), list(beside.letters),
-            beside.marks[0] if beside.marks else None, list(beside.bases), self.wreck.tag_names(place) if self.deep else [],
+            beside.marks[0] if beside.marks else None, list(beside.bases), self.wreck.tag_names(place) if self.deep else [], self.healer.seal,
         )  # fmt: skip
         remains.losses += _losses(run, row, sure)
         return Found(remains, row if sure else None, beside)
+
+    def _holds(self, frame: bytes, digest: bytes) -> bool:
+        try:
+            return sha256(self.healer.framer.unwrap(frame)).digest() == digest
+        except Damaged:
+            return False
+
+    def _proved(
+        self, candidates: Mapping[int, Sequence[Record]], heads: Mapping[int, bytes], row: RunRow | None, beside: Beside
+    ) -> tuple[bytes, dict[int, Record]]:
+        """The key of a run, and the records that it proves. Where the row is lost, the first record or something beside the run tells the key."""
+        keys = [row.key] if row is not None else [*_told_keys(candidates, self.healer.framer), *(thing.key for thing in beside.all())]
+        best: tuple[bytes, dict[int, Record]] = (b"", {})
+        for key in dict.fromkeys(keys):
+            found = prove(candidates, heads, key, self.healer.seal, partial(self.healer.record, key))
+            if len(found) > len(best[1]):
+                best = key, found
+        for record in best[1].values():
+            record.opener = self.healer.framer
+        return best
 
     def chunks(self, family: bytes, digests: Sequence[bytes]) -> dict[bytes, bytes]:
         """Frames of chunks, each with the content that its digest names."""
@@ -146,7 +167,7 @@ class Finder(Shape):
             return self._frames[digest]
         damaged: dict[bytes, None] = {}
         for frame in self.wreck.chunk(family, digest):
-            if _holds(frame, digest):
+            if self._holds(frame, digest):
                 return frame
             damaged[frame] = None
         healed = (self.healer.frame(frame, digest) for frame in damaged)
@@ -154,23 +175,24 @@ class Finder(Shape):
         return self._frames[digest]
 
 
-def _holds(frame: bytes, digest: bytes) -> bool:
-    try:
-        return sha256(unwrap(frame)).digest() == digest
-    except Damaged:
-        return False
+def _told_keys(candidates: Mapping[int, Sequence[Record]], framer: Framer) -> Iterator[bytes]:
+    """What first records call the key of their run. Whether it is, the chain has to prove."""
+    for record in candidates.get(1, ()):
+        with suppress(Damaged):
+            key = said_in(record.opened_by(framer)).get("key")
+            if key is not None:
+                yield key
 
 
-def _newer_row(row: RunRow | None, run: str, records: dict[int, Record], beside: Beside) -> RunRow:
+def _newer_row(row: RunRow | None, run: str, key: bytes, records: dict[int, Record]) -> RunRow:
     """A row in the place of one that is lost. Its epoch is well beyond all that are known: leases that left no record may have raised it."""
     epoch = max([r.epoch for r in records.values()] + ([row.epoch] if row is not None else []), default=0) + _LEASES
     newest = max((r.at for r in records.values()), default=0)
     if row is not None:
         return replace(row, epoch=epoch, worker=None, since=0, updated_at=max(newest, row.updated_at))
     said = said_in(records[1])
-    key = next((thing.key for thing in beside.all()), None) or os.urandom(16)
     return RunRow(
-        run, key, key, said.get("workflow"), None, (), None, None, said.get("parent"), said.get("number", 0), records[1].at,
+        run, key, said.get("family", key), said.get("workflow"), None, (), None, None, said.get("parent"), said.get("number", 0), records[1].at,
         Status.RUNNING.value, newest, 0, ZERO, 0, sum(len(r.body or b"") for r in records.values()), epoch, None, 0,
     )  # fmt: skip
 

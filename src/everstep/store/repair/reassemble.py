@@ -7,6 +7,7 @@ left paused, so that it doesn't do again, unasked, what it had done. Relies on `
 
 from __future__ import annotations
 
+import os
 from hashlib import sha256
 
 from ormsgpack import packb
@@ -16,14 +17,14 @@ from everstep.codec.frame import Framer
 from everstep.codec.values import encode
 from everstep.errors import Damaged
 from everstep.fields import Shape, field, replace
-from everstep.records import ZERO, Base, Kind, Letter, Pruned, Record, RunRow, Status, Tag, chain, make_record
+from everstep.records import SALT_BYTES, ZERO, Base, Kind, Letter, Pruned, Record, RunRow, Seal, Status, Tag, chain, make_record
 from everstep.snapshot.loader import Fetch
 from everstep.store.chain import Chain, Entry
 from everstep.store.journal.entries import EventEntry, pack, said_in
 from everstep.store.repair.report import Loss
 from everstep.store.repair.states import States
 from everstep.store.retention.reachable import Reach, contents_of
-from everstep.store.views import from_meta, with_header
+from everstep.store.views import from_meta, own_text
 
 _CHECKPOINT, _EVENT, _START, _STATUS = (k.value for k in (Kind.CHECKPOINT, Kind.EVENT, Kind.START, Kind.STATUS))
 _OVER = (Status.SUCCEEDED.value, Status.FAILED.value, Status.CANCELLED.value)
@@ -50,6 +51,7 @@ class Remains(Shape):
     bases: list[Base]
     tag_names: list[tuple[str, int]]
     """What an index says about tags: enough to say which are lost."""
+    seal: Seal
     losses: list[Loss] = field(default_factory=list)
     chain: list[Record] = field(default_factory=list)
     needed: set[bytes] = field(default_factory=set)
@@ -62,13 +64,13 @@ class Remains(Shape):
     def put_together(self, framer: Framer, fetch: Fetch) -> None:
         """Make chain, row, tags and mark what the new store is to hold. Raises `Damaged` if the run makes no sense."""
         _refuse_bad_meta(self.row)
-        reach = Reach(fetch)
+        reach = Reach(fetch, framer)
         self._journal(reach, framer)
         filled = self._filled(framer)
-        states = States(self.row, filled, self.bases, self.mark, self._lost_numbers, fetch, framer)
+        states = States(self.row, filled, self.bases, self.mark, self._lost_numbers, fetch, framer, self.seal)
         now = clock.now_us()
         states.settle(now, reach)
-        self.chain = _chained(states.records)
+        self.chain = _chained(states.records, self.row.key, self.seal, framer)
         self.bases, self.mark, self.good, self.made = states.bases, states.mark, states.good, states.made
         self.needed |= states.needed
         self.losses += states.losses
@@ -84,7 +86,7 @@ class Remains(Shape):
                 reason = f"what it refers to is lost: {error.message}"
                 self.losses.append(Loss(self.row.id, record.kind, reason, seq=seq, name=record.note))
                 if record.kind == _START:
-                    self.records[seq] = _without_input(record, framer)
+                    self.records[seq] = _without_input(record, self.row.key, framer, self.seal)
                 else:
                     del self.records[seq]
                     self.hints[seq] = record.kind
@@ -140,15 +142,18 @@ class Remains(Shape):
             # A loop must not go on from an older state unasked, so it stays one that it would go on from. The program of a workflow
             # must not take it for a save of its own.
             header = {"kind": "automatic", "trigger": _LOST} if self._is_workflow() else {"trigger": _LOST}
-            note, meta = "lost: its state could not be repaired", with_header(None, header)
-            return Record(self.row.id, seq, _CHECKPOINT, epoch, at, number, note, (), meta, None, sha256(b"").digest(), ZERO)
+            note, salt = "lost: its state could not be repaired", os.urandom(SALT_BYTES)
+            own = own_text(header)
+            return Record(self.row.id, seq, _CHECKPOINT, epoch, at, number, note, (), None, own, salt, None, sha256(b"").digest(), ZERO)
         if not known:
             self.losses.append(Loss(self.row.id, _START if seq == 1 else "record", reason, seq=seq))
             self._lost_seqs.add(seq)
         if seq == 1:
-            return make_record(ZERO, self.row.id, seq, _START, epoch, at, number, framer.wrap(packb({})))
+            return make_record(
+                ZERO, self.row.id, self.row.key, seq, _START, epoch, at, number, framer.wrap(packb({"key": self.row.key})), seal=self.seal
+            )
         body = framer.wrap(pack(EventEntry.of(_LOST, {"seq": seq, "kind": self.hints.get(seq)})))
-        return make_record(ZERO, self.row.id, seq, _EVENT, epoch, at, number, body)
+        return make_record(ZERO, self.row.id, self.row.key, seq, _EVENT, epoch, at, number, body, seal=self.seal)
 
     def _is_workflow(self) -> bool:
         return 1 in self.records and "workflow" in said_in(self.records[1])
@@ -164,7 +169,7 @@ class Remains(Shape):
         row.status = status
         if doubt and not settled:
             row = self._paused(row, " and ".join(doubt), framer)
-        self.row = row.sealed()
+        self.row = row.sealed(self.seal)
 
     def _status(self) -> tuple[str, bool]:
         """The status of the run, and whether what became of it is known: then nothing of it is done again."""
@@ -183,10 +188,10 @@ class Remains(Shape):
         self.paused = True
         reason = f"repaired: {reason}"
         if all(letter.name != PAUSE for letter in self.letters):
-            self.letters.append(Letter.make(row.key, PAUSE, None, clock.now_us(), framer.wrap(encode(reason))))
+            self.letters.append(Letter.make(row.key, PAUSE, None, clock.now_us(), framer.wrap(encode(reason)), self.seal))
         if row.status == Status.FAILED:  # it is not driven, and with the letter nobody wakes it
             return row
-        more = Chain(framer, row, row)
+        more = Chain(framer, row, row, self.seal)
         if row.worker is not None or not self.sure:
             more.entries([Entry(_EVENT, pack(EventEntry.of("taken_over", {})), None)])
         more.status(Status.WAITING, reason=f"{PAUSE}: {reason}")
@@ -200,7 +205,7 @@ class Remains(Shape):
         found = {(tag.name, tag.number): tag for tag in self.tags if 1 <= tag.number <= row.checkpoints}
         for record in self.chain:
             for name in record.tags if record.kind == _CHECKPOINT else ():
-                found.setdefault((name, record.number), Tag.make(row.key, name, record.number, record.at))
+                found.setdefault((name, record.number), Tag.make(row.key, name, record.number, record.at, self.seal))
         self.tags = [found[place] for place in sorted(found)]
         for name, number in self.tag_names:
             if (name, number) not in found:
@@ -214,18 +219,18 @@ def _refuse_bad_meta(row: RunRow) -> None:
         raise Damaged(f"the meta of run {row.id!r} is no JSON object") from error
 
 
-def _without_input(record: Record, framer: Framer) -> Record:
+def _without_input(record: Record, key: bytes, framer: Framer, seal: Seal) -> Record:
     """A first record without what it referred to."""
     said = {name: value for name, value in said_in(record).items() if name not in ("input", "edits")}
     r = record
-    return make_record(ZERO, r.run, r.seq, r.kind, r.epoch, r.at, r.number, framer.wrap(packb(said)), r.note, r.tags, r.meta)
+    return make_record(ZERO, r.run, key, r.seq, r.kind, r.epoch, r.at, r.number, framer.wrap(packb(said)), r.note, seal=seal)
 
 
-def _chained(records: list[Record]) -> list[Record]:
+def _chained(records: list[Record], key: bytes, seal: Seal, framer: Framer) -> list[Record]:
     """The records, each with its digest; those before the first one that was replaced keep theirs."""
     out: list[Record] = []
     before = ZERO
     for r in records:
-        before = chain(before, r.run, r.seq, r.kind, r.epoch, r.at, r.number, r.note, r.tags, r.meta, r.body_digest)
-        out.append(replace(r, digest=before))
+        before = chain(before, key, r, seal)
+        out.append(replace(r, digest=before).opened_by(framer))
     return out

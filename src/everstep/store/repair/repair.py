@@ -17,7 +17,7 @@ from everstep.clock import clock
 from everstep.codec.frame import Framer
 from everstep.errors import Damaged, NotAStore, StoreError
 from everstep.fields import Shape, field
-from everstep.records import ZERO, Tombstone, fact_check, shift
+from everstep.records import ZERO, Seal, Tombstone, fact_check, shift, unkeyed
 from everstep.store.queue_places import has_ended, task_in
 from everstep.store.repair.bit_flips import Checked, Healer
 from everstep.store.repair.find_runs import Finder, Found
@@ -32,11 +32,16 @@ def repair(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> Re
 
     Works also where the source cannot be opened any more. What is lost stands in `.lost`; `str()` of it is for people.
     """
-    builder = open_builder(target)
+    return repair_sealed(source, target, unkeyed, Framer())
+
+
+def repair_sealed(source: str | os.PathLike[str], target: str | os.PathLike[str], seal: Seal, framer: Framer) -> Repaired:
+    """The same of a store with a seal and a framer of its own; the new one gets the same."""
+    builder = open_builder(target, seal)
     try:
-        wreck = open_wreck(source, builder.private)
+        wreck = open_wreck(source, builder.private, seal)
         try:
-            return _Repair(wreck, builder, Repaired(shown(source), shown(target))).all()
+            return _Repair(wreck, builder, Repaired(shown(source), shown(target)), Healer(seal=seal, framer=framer)).all()
         finally:
             wreck.close()
     except OSError as error:  # of the private copy
@@ -52,8 +57,7 @@ class _Repair(Shape):
     wreck: Wreck
     builder: Builder
     out: Repaired
-    framer: Framer = field(default_factory=Framer)
-    healer: Healer = field(default_factory=Healer)
+    healer: Healer
     summary: Summary = field(default_factory=Summary)
     feed: Feed = field(default_factory=Feed)
     tombstones: dict[int, Tombstone] = field(default_factory=dict)
@@ -80,7 +84,7 @@ class _Repair(Shape):
         if not self._heads and not self.tombstones and self.summary.total is None:
             raise NotAStore(f"{self.out.source}: nothing of an Everstep store proves itself in it")
         for name, value in facts.items():
-            self._total = shift(self._total, (), [fact_check(name, value)])
+            self._total = shift(self._total, (), [fact_check(name, value, self.healer.seal)])
             if name.startswith(_KEPT):  # the others tell of the old store: when it was verified, when it was cleaned
                 self.builder.fact(name, value)
         self._bury(max(places, default=0), deep)
@@ -91,23 +95,23 @@ class _Repair(Shape):
 
     def _adds_up(self) -> bool:
         """Whether all that the engine finds is what the manifest was made of: then no run, tag or letter is missing."""
-        total, wreck = ZERO, self.wreck
+        total, wreck, seal = ZERO, self.wreck, self.healer.seal
         stones = wreck.tombstones(False)
-        if self.summary.total is None or any(stone.digest() != stone.check for stone in stones):
+        if self.summary.total is None or any(stone.digest(self.healer.seal) != stone.check for stone in stones):
             return False
         for place in wreck.places(False):
             rows = wreck.rows(place, False)
             beside: list[Checked] = [*wreck.tags(place, False), *wreck.letters(place, False), *wreck.pruned(place, False)]
             beside += wreck.bases(place, False)
-            if not rows or rows[0][0].digest() != rows[0][0].check or any(thing.digest() != thing.check for thing in beside):
+            if not rows or rows[0][0].digest(seal) != rows[0][0].check or any(thing.digest(seal) != thing.check for thing in beside):
                 return False
             total = shift(total, (), [rows[0][0].check, *(thing.check for thing in beside)])
-        facts = [fact_check(name, value) for name, value in wreck.facts(False).items()]
+        facts = [fact_check(name, value, seal) for name, value in wreck.facts(False).items()]
         return shift(total, (), [*(stone.check for stone in stones), *facts]) == self.summary.total
 
     def _read_tombstones(self, deep: bool) -> None:
         for stone in self.wreck.tombstones(deep):
-            good = stone if stone.digest() == stone.check else self.healer.row(stone)
+            good = stone if stone.digest(self.healer.seal) == stone.check else self.healer.row(stone)
             if good is not None:
                 self.tombstones.setdefault(good.place, good)
 
@@ -117,7 +121,7 @@ class _Repair(Shape):
             return
         run, family = found.remains.row.id, found.remains.row.family
         try:
-            found.remains.put_together(self.framer, lambda digests: finder.chunks(family, digests))
+            found.remains.put_together(self.healer.framer, lambda digests: finder.chunks(family, digests))
         except Damaged as error:  # its digests fit, but it was never written by Everstep
             self.out.lost.append(Loss(run, "run", f"it makes no sense: {error.message}"))
             return
@@ -153,7 +157,7 @@ class _Repair(Shape):
                 continue
             stone = self.tombstones.get(place)
             if stone is None:
-                stone = Tombstone.unknown(place, clock.now_us())
+                stone = Tombstone.unknown(place, clock.now_us(), self.healer.seal)
                 self._tell_of_a_run(place, deep)
             self.builder.tombstone(stone)
         self._total = shift(self._total, (), [stone.check for stone in self.tombstones.values()])

@@ -12,7 +12,6 @@ from contextlib import suppress
 from typing import Any
 
 from everstep.backends.contract.core import Backend
-from everstep.codec.frame import unwrap
 from everstep.codec.values import Decoder, revived
 from everstep.errors import Damaged, PrunedCheckpoint
 from everstep.fields import Shape, field
@@ -110,7 +109,7 @@ class _Walk:
         self._bad_bases: list[int] = []
         self._failures = 0
         self._faults: dict[int, str] = {}
-        self._loader = Loader(lambda digests: backend.chunks(row.family, digests), unwrap)
+        self._loader = Loader(lambda digests: backend.chunks(row.family, digests), backend.framer.unwrap)
         self._decoder = Decoder()
 
     def back(self) -> _Good | None:
@@ -138,7 +137,7 @@ class _Walk:
             bases: list[Base] = self._backend.bases(self._row.id)
         except Damaged:
             return {}
-        return {base.number: base.body for base in bases if base.digest() == base.check and base.key == self._row.key}
+        return {base.number: base.body for base in bases if base.digest(self._backend.seal) == base.check and base.key == self._row.key}
 
     def _records(self) -> Iterator[Record]:
         """The records that prove themselves, newest first."""
@@ -186,12 +185,12 @@ class _Walk:
             return "the record before it is damaged or gone, so nothing proves it"
         if record.seq == self._row.head_seq and record.digest != self._row.head_digest:
             return "it is not the one that the run row names as its head"
-        return record_fault(before.digest if before is not None else ZERO, record)
+        return record_fault(before.digest if before is not None else ZERO, record, self._row.key, self._backend.seal)
 
     def _forward(self, number: int, body: bytes | None) -> _Good | None:
         """From a base, or from the beginning, as far as it goes."""
         try:
-            value = self._loader.load(unwrap(body)) if body is not None else None
+            value = self._loader.load(self._backend.framer.unwrap(body)) if body is not None else None
         except Damaged as error:
             self._faults.setdefault(number, f"its base is damaged: {error.message}")
             self._bad_bases.append(number)
@@ -230,7 +229,7 @@ class _Walk:
             raise Damaged("its record is damaged or gone")
         if record.body is None:
             raise Damaged(_PRUNED)
-        content = unwrap(record.body)
+        content = self._backend.framer.unwrap(record.body)
         ops = self._decoder.decode(content) if content != NO_DELTA else None
         if not isinstance(ops, list):
             raise Damaged("the base that it stands on is damaged or gone")

@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import Any
 
-from everstep.codec.frame import Framer, unwrap
+from everstep.codec.frame import Framer
 from everstep.codec.values import Decoder
 from everstep.errors import Damaged, EverstepError
 from everstep.fields import Shape, field, replace
-from everstep.records import Base, Kind, Pruned, Record, RunRow
+from everstep.records import Base, Kind, Pruned, Record, RunRow, Seal
 from everstep.snapshot.delta import apply
 from everstep.snapshot.loader import Fetch, Loader
 from everstep.snapshot.saver import NO_DELTA, Saver
@@ -35,6 +35,7 @@ class States(Shape):
     lost: dict[int, str]
     fetch: Fetch
     framer: Framer
+    seal: Seal
     good: set[int] = field(default_factory=set)
     needed: set[bytes] = field(default_factory=set)
     """The chunks that the bases reach."""
@@ -55,7 +56,7 @@ class States(Shape):
         known = True
         for record in self.records:
             if record.kind == Kind.CHECKPOINT:
-                known = (known and _has_delta(record)) or record.number in bases
+                known = (known and _has_delta(record, self.framer)) or record.number in bases
             elif record.kind == Kind.BASE and record.body is not None:
                 whole = self._whole(record.body, record.number, reach)
                 broken.update(() if whole else (record.seq,))
@@ -71,7 +72,7 @@ class States(Shape):
     def _whole(self, body: bytes, number: int, reach: Reach) -> bool:
         """Whether all chunks of a base are there."""
         try:
-            digests = reach.of([unwrap(body)])
+            digests = reach.of([self.framer.unwrap(body)])
         except Damaged as error:
             self._why[number] = f"its base has lost something: {error.message}"
             return False
@@ -89,20 +90,20 @@ class States(Shape):
         assert saved.base is not None
         self.made.update(saved.chunks)
         self.needed.update(digest for digest, _ in saved.chunks)
-        bases[record.number] = Base.make(self.row.key, record.number, record.at, self.framer.wrap(saved.base))
+        bases[record.number] = Base.make(self.row.key, record.number, record.at, self.framer.wrap(saved.base), self.seal)
         return True
 
     def _value(self, number: int, bases: dict[int, Base], broken: set[int]) -> Any:
         """The state of a checkpoint that is known, from the newest base before it that is whole."""
-        loader = Loader(lambda digests: {**self.fetch(digests), **self.made}, unwrap)
+        loader = Loader(lambda digests: {**self.fetch(digests), **self.made}, self.framer.unwrap)
         sources = {r.number: r.body for r in self.records if r.kind == Kind.BASE and r.body is not None and r.seq not in broken}
         sources |= {base.number: base.body for base in bases.values()}
         source = max((n for n in sources if n <= number), default=0)
-        value: Any = loader.load(unwrap(sources[source])) if source else None
+        value: Any = loader.load(self.framer.unwrap(sources[source])) if source else None
         decoder = Decoder()
         for record in self.records:
             if record.kind == Kind.CHECKPOINT and source < record.number <= number:
-                value = apply(value, decoder.decode(unwrap(record.body or b"")))
+                value = apply(value, decoder.decode(self.framer.unwrap(record.body or b"")))
         return value
 
     @staticmethod
@@ -121,7 +122,7 @@ class States(Shape):
         if not ranges and not numbers:
             self.mark = None
         elif mark is None or (mark.ranges, mark.numbers, mark.key) != (ranges, numbers, self.row.key):
-            self.mark = Pruned.make(self.row.key, ranges, mark.freed if mark is not None else 0, now, numbers)
+            self.mark = Pruned.make(self.row.key, ranges, mark.freed if mark is not None else 0, now, numbers, self.seal)
 
     def _list(self, last: int, pruned: set[int]) -> None:
         """List what was there before."""
@@ -139,11 +140,11 @@ class States(Shape):
                 self.losses.append(Loss(self.row.id, "checkpoint", reason, number))
 
 
-def _has_delta(record: Record) -> bool:
+def _has_delta(record: Record, framer: Framer) -> bool:
     if record.body is None or len(record.body) > _SHORT:
         return record.body is not None
     try:
-        return unwrap(record.body) != NO_DELTA
+        return framer.unwrap(record.body) != NO_DELTA
     except EverstepError:
         return False
 

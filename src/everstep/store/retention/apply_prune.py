@@ -12,7 +12,7 @@ from itertools import groupby
 from typing import Any
 
 from everstep.backends.contract.core import Backend
-from everstep.backends.contract.upkeep import Cut
+from everstep.backends.contract.types import Cut
 from everstep.clock import clock
 from everstep.codec.frame import Framer
 from everstep.errors import Conflict
@@ -80,7 +80,7 @@ class Cutter:
     def _add(self, number: int) -> None:
         row, mark = self._survey.row, self._mark
         root, chunks = build(self._backend, self._framer, row, number)
-        base = Base.make(row.key, number, clock.now_us(), self._framer.wrap(root))
+        base = Base.make(row.key, number, clock.now_us(), self._framer.wrap(root), self._backend.seal)
         same = (mark.ranges, mark.numbers) if mark is not None else ((), ())
         self._cut(*same, 0, bases=[base], chunks=chunks)
 
@@ -97,7 +97,7 @@ class Cutter:
     def _cut(self, ranges: Sequence[tuple[int, int]], numbers: Sequence[tuple[int, int]], freed: int, **what: Any) -> None:
         """One transaction, with the mark that says what is gone by then."""
         row, was = self._survey.row, self._mark
-        now = Pruned.make(row.key, ranges, freed + (was.freed if was is not None else 0), clock.now_us(), numbers)
+        now = Pruned.make(row.key, ranges, freed + (was.freed if was is not None else 0), clock.now_us(), numbers, self._backend.seal)
         self._backend.prune(Cut(row.id, was, now, **what))
         self._mark = now
 

@@ -149,7 +149,7 @@ def rows_of(backend: Backend, problems: list[str]) -> list[tuple[int, RunRow]]:
             limit = 1  # one row spoils its page: go up to it, and past it
             continue
         for after, row in rows:
-            if row.digest() == row.check:
+            if row.digest(backend.seal) == row.check:
                 found.append((after, row))
             else:
                 problems.append(f"{row.id}: its row does not match its digest")

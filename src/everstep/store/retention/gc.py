@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 from everstep.backends.contract.core import Backend, Query
-from everstep.codec.frame import unwrap
 from everstep.errors import Damaged
 from everstep.fields import Shape, field
 from everstep.records import RunRow
@@ -99,7 +98,7 @@ class Collector:
         while True:
             rows = self._backend.runs(Query(oldest_first=True, after=self._after, limit=_AT_ONCE))
             for self._after, row in rows:
-                self._runs.setdefault(verified(row).family, []).append((self._after, row))
+                self._runs.setdefault(verified(row, self._backend.seal).family, []).append((self._after, row))
             if len(rows) < _AT_ONCE:
                 return
 
@@ -127,7 +126,7 @@ class Collector:
 
     def _mark(self, family: bytes, stored: Collection[bytes]) -> set[bytes]:
         """Every chunk that is reached from any run of the family, also from one that was forked meanwhile."""
-        reach = Reach(lambda digests: self._backend.chunks(family, digests))
+        reach = Reach(lambda digests: self._backend.chunks(family, digests), self._backend.framer)
         reached: set[bytes] = set()
         looked_at: set[bytes] = set()
         while True:
@@ -150,7 +149,7 @@ class Collector:
                 return set()
             mark = self._backend.pruned(row.id)
             try:
-                return reach.of(self._contents(verified(now)))
+                return reach.of(self._contents(verified(now, self._backend.seal)))
             except Damaged:
                 if self._ahead.forget(row.id):
                     continue  # what was read ahead may be from before a prune
@@ -168,7 +167,7 @@ class Collector:
             elif record.kind != "base" or stay is None or record.number in stay:
                 yield from contents_of(record)
         refuse_vanished(row, empty, mark_of(self._backend, row))
-        yield from (unwrap(base.body) for base in bases_of(self._backend, row) if stay is None or base.number in stay)
+        yield from (self._backend.framer.unwrap(base.body) for base in bases_of(self._backend, row) if stay is None or base.number in stay)
 
     def _sweep(self, family: bytes, loose: Sequence[bytes], stored: dict[bytes, int], stamp: int, out: Collected) -> None:
         slices, at = Slices(64, 512), 0

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 
 from everstep.backends.contract.core import Backend
-from everstep.codec.frame import Framer, unwrap
+from everstep.codec.frame import Framer
 from everstep.errors import DamagedRecord
 from everstep.fields import Shape, field
 from everstep.records import RunRow
@@ -61,7 +61,7 @@ class RunPlan(Shape):
 
 
 def family_reach(backend: Backend, family: bytes) -> Reach:
-    return Reach(lambda digests: backend.chunks(family, digests))
+    return Reach(lambda digests: backend.chunks(family, digests), backend.framer)
 
 
 def make_plan(backend: Backend, framer: Framer, survey: Survey, decisions: Sequence[Decision], reach: Reach) -> RunPlan:
@@ -107,12 +107,12 @@ def base_content(backend: Backend, survey: Survey, source: int) -> bytes:
     """The content of the base that a load begins at."""
     for base in survey.bases:
         if base.number == source:
-            return unwrap(base.body)
+            return backend.framer.unwrap(base.body)
     known = next(b for b in survey.bodies if b.base and b.there and b.number == source)
     found = backend.records(survey.row.id, known.seq, known.seq)
     if not found or found[0].body is None or found[0].body_digest != known.digest:
         raise DamagedRecord(survey.row.id, known.seq, "it changed while it was looked at")
-    return unwrap(found[0].body)
+    return backend.framer.unwrap(found[0].body)
 
 
 def build(backend: Backend, framer: Framer, row: RunRow, number: int) -> tuple[bytes, list[tuple[bytes, bytes]]]:

@@ -11,10 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ormsgpack import unpackb
 
-from everstep.codec.frame import unwrap
 from everstep.codec.values import Decoder
 from everstep.errors import DamagedChunk, DamagedFrame
-from everstep.records import Kind, Record
+from everstep.records import Kind, Opener, Record
 from everstep.snapshot.loader import Fetch, Loader
 from everstep.store.journal.values import contents
 
@@ -29,8 +28,8 @@ Node = tuple[str, int, bytes]
 class Reach:
     """Follows references from one family's bodies to the chunks."""
 
-    def __init__(self, fetch: Fetch):
-        self._loader = Loader(fetch, unwrap)
+    def __init__(self, fetch: Fetch, framer: Opener):
+        self._loader = Loader(fetch, framer.unwrap)
         self._known: dict[Node, tuple[tuple[bytes, ...], tuple[Node, ...]]] = {}
 
     def of(self, contents: Iterable[bytes]) -> set[bytes]:
@@ -114,5 +113,5 @@ def _noting(found: list[Node]) -> Callable[[bytes], None]:
 def contents_of(record: Record) -> list[bytes]:
     """The contents in a record's body in which references may stand; none where the body was pruned."""
     if record.kind == Kind.BASE:
-        return [] if record.body is None else [unwrap(record.body)]
+        return [] if record.body is None else [record.content()]
     return contents(record)[1] if record.kind in _WITH_RESULTS else []

@@ -10,7 +10,6 @@ from bisect import bisect_right
 from collections.abc import Collection, Iterator
 
 from everstep.backends.contract.core import Backend, Query
-from everstep.codec.frame import unwrap
 from everstep.errors import Conflict, Damaged, DamagedRecord, DamagedRun
 from everstep.fields import Shape, field
 from everstep.records import ZERO, Base, Kind, Pruned, Record, RunRow, record_fault
@@ -79,7 +78,7 @@ def survey(backend: Backend, row: RunRow, without: Collection[str] = ()) -> Surv
     `without`: ids of forks that are taken as deleted.
     """
     for _ in range(_TRIES):
-        found = Survey(verified(row), mark_of(backend, row))
+        found = Survey(verified(row, backend.seal), mark_of(backend, row))
         _look(backend, found, without)
         if mark_of(backend, row) == found.mark:
             _prove(found)
@@ -96,11 +95,11 @@ def proved(backend: Backend, row: RunRow) -> Iterator[Record]:
             raise DamagedRecord(row.id, seq + 1, "it is gone")
         for record in batch:
             number += record.kind == Kind.CHECKPOINT
-            fault = f"record {seq + 1} before it is gone" if record.seq != seq + 1 else record_fault(before, record)
+            fault = f"record {seq + 1} before it is gone" if record.seq != seq + 1 else record_fault(before, record, row.key, backend.seal)
             if fault or record.number != number:
                 raise DamagedRecord(row.id, record.seq, fault or f"it counts {record.number} checkpoints where there are {number}")
             before, seq = record.digest, record.seq
-            yield record
+            yield record.opened_by(backend.framer)
     if before != row.head_digest or number != row.checkpoints:
         raise DamagedRun(f"the records of run {row.id!r} do not end where its row says")
 
@@ -117,7 +116,7 @@ def refuse_vanished(row: RunRow, records: list[tuple[int, str]], mark: Pruned | 
 def mark_of(backend: Backend, row: RunRow) -> Pruned | None:
     """The run's prune mark, if it is what was stored."""
     mark = backend.pruned(row.id)
-    if mark is not None and (mark.key != row.key or mark.digest() != mark.check):
+    if mark is not None and (mark.key != row.key or mark.digest(backend.seal) != mark.check):
         raise DamagedRun(f"the prune mark of run {row.id!r} does not match its digest")
     return mark
 
@@ -126,7 +125,7 @@ def bases_of(backend: Backend, row: RunRow) -> list[Base]:
     """The bases that prune added to a run, if they are what was stored."""
     found = backend.bases(row.id)
     for base in found:
-        if base.key != row.key or base.digest() != base.check or not base.number >= 1:
+        if base.key != row.key or base.digest(backend.seal) != base.check or not base.number >= 1:
             raise DamagedRun(f"the added base for {row.id}@{base.number} does not match its digest")
     return found
 
@@ -141,7 +140,7 @@ def labels_of(backend: Backend, row: RunRow) -> Labels:
     """The tags of a run's checkpoints, proved, and the runs that begin at one of them."""
     tags: dict[int, list[str]] = {}
     for tag in backend.tags(row.id):
-        if tag.key != row.key or tag.digest() != tag.check:
+        if tag.key != row.key or tag.digest(backend.seal) != tag.check:
             raise DamagedRun(f"the tag {tag.name!r} of run {row.id!r} does not match its digest")
         tags.setdefault(tag.number, []).append(tag.name)
     forks = backend.runs(Query(parent=row.id, oldest_first=True))
@@ -150,12 +149,12 @@ def labels_of(backend: Backend, row: RunRow) -> Labels:
 
 def _look(backend: Backend, found: Survey, without: Collection[str]) -> None:
     row = found.row
-    meta: dict[int, tuple[int, tuple[str, ...], str | None]] = {}
+    about: dict[int, tuple[int, tuple[str, ...], str | None]] = {}
     for record in proved(backend, row):
         if record.kind in _PRUNABLE:
             found.bodies.append(_body(record))
             if record.kind == Kind.CHECKPOINT:
-                meta[record.number] = (record.at, record.tags, record.meta)
+                about[record.number] = (record.at, record.tags, record.own)
         elif record.body is None:
             raise DamagedRecord(row.id, record.seq, "its body is gone, and it was not pruned")
         else:
@@ -173,16 +172,16 @@ def _look(backend: Backend, found: Survey, without: Collection[str]) -> None:
     for base in found.bases:
         found.sizes[base.number] = found.sizes.get(base.number, 0) + len(base.body)
     for number in _loadable(found):
-        at, tags, text = meta[number]
+        at, tags, text = about[number]
         kind = str(header_of(text).get("kind", "manual"))
         names = tuple(dict.fromkeys((*tags, *labels.tags.get(number, ()))))
         found.points.append(Point(number, at, kind, names, found.sizes[number]))
-    _pin(found, labels, meta[row.checkpoints][2] if row.checkpoints else None)
+    _pin(found, labels, about[row.checkpoints][2] if row.checkpoints else None)
 
 
 def _body(record: Record) -> Body:
     body = record.body
-    nothing = body is not None and len(body) < _SHORT and record.kind == Kind.CHECKPOINT and unwrap(body) == NO_DELTA
+    nothing = body is not None and len(body) < _SHORT and record.kind == Kind.CHECKPOINT and record.content() == NO_DELTA
     there, base = body is not None, record.kind == Kind.BASE
     return Body(record.seq, record.number, base, len(body or b""), record.body_digest, there, nothing)
 

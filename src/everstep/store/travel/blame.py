@@ -99,7 +99,7 @@ def _origin(backend: Backend, row: RunRow) -> tuple[_Run | None, int] | None:
     if not number:
         return None  # it began before the first checkpoint
     parent = backend.run(row.parent)
-    if parent is None or number > verified(parent).checkpoints or checkpoint_record(backend, parent, number).digest != digest:
+    if parent is None or number > verified(parent, backend.seal).checkpoints or checkpoint_record(backend, parent, number).digest != digest:
         return None, number
     return _Run(backend, parent), number
 

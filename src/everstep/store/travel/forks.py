@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from everstep.backends.contract.core import Backend
-from everstep.codec.frame import Framer, unwrap
+from everstep.codec.frame import Framer
 from everstep.errors import InvalidArgument, NotFound
 from everstep.ids import check_id, new_id
 from everstep.records import Kind, Record, RunRow, Status
@@ -19,7 +19,7 @@ from everstep.store.chain import Chain, Entry, new_row
 from everstep.store.journal.driven import driven_in
 from everstep.store.journal.entries import said_in
 from everstep.store.journal.results import Chunks, result_body
-from everstep.store.views import header_of, with_header
+from everstep.store.views import header_of, own_text
 
 Edit = Mapping[Any, Any] | Callable[[Any], Any]
 _ENTRIES = frozenset({Kind.STEP.value, Kind.GATE.value, Kind.ANSWER.value, Kind.TIMER.value, Kind.EVENT.value})
@@ -72,20 +72,20 @@ def _make(
         workflow=row.workflow, session=row.session, tags=row.tags, meta=row.meta, parent=row.id,
         parent_number=origin.number if origin is not None else 0,
     )  # fmt: skip
-    chain = Chain(framer, child, None)
+    chain = Chain(framer, child, None, backend.seal)
     saves = _saves(records, origin) if workflow else 0
     edits, chunks = _edits(backend, framer, row, records, saves) if workflow else ([], [])
     where = {"number": origin.number, "digest": origin.digest} if origin is not None else {}
     kept = {"saves": saves, "edited": edit is not None, **({"edits": edits} if edits else {})} if workflow else {}
-    chain.start(**about, parent=row.id, **where, **kept)
+    chain.start(**about, parent=row.id, parent_key=row.key, **where, **kept)
     chain.chunks(chunks)
     chain.entries([_copy(r) for r in records if r.kind in _ENTRIES and r.body is not None and (workflow or _has_key(r))])
     if origin is not None:
-        header = {k: v for k, v in header_of(origin.meta).items() if k in ("counts", "many", "used", "step", "progress")}
+        header = {k: v for k, v in header_of(origin.own).items() if k in ("counts", "many", "used", "step", "progress")}
         saver = Saver(framer.wrap)
         state = _edited(load.load(backend, row, origin.number).revived(), edit)
         saver.begin(state if mask is None else mask(state))
-        chain.checkpoint(saver.build(whole=True), f"fork of {row.id}@{origin.number}", (), with_header(None, header))
+        chain.checkpoint(saver.build(whole=True), f"fork of {row.id}@{origin.number}", own=own_text(header))
     again = _again(load.checked_from(backend, row, 1), records) if workflow else []
     chain.status(Status.WAITING, **({"steps": again} if again else {}))
     commit = chain.commit()
@@ -134,7 +134,7 @@ def _again(everything: list[Record], records: list[Record]) -> list[str]:
 
 
 def _copy(record: Record) -> Entry:
-    return Entry(record.kind, unwrap(record.body or b""), record.note)
+    return Entry(record.kind, record.content(), record.note)
 
 
 def _has_key(record: Record) -> bool:
@@ -142,7 +142,7 @@ def _has_key(record: Record) -> bool:
 
 
 def _by_hand(record: Record) -> bool:
-    return bool(header_of(record.meta).get("kind", "manual") == "manual")
+    return bool(header_of(record.own).get("kind", "manual") == "manual")
 
 
 def _edited(state: Any, edit: Edit | None) -> Any:

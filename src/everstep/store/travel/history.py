@@ -6,12 +6,12 @@ from everstep.backends.contract.core import Backend
 from everstep.codec.values import revived
 from everstep.records import RunRow
 from everstep.snapshot.diff import Change, between
-from everstep.store.load import load
+from everstep.store.load import load_two
 
 
 def diff(backend: Backend, a: tuple[RunRow, int], b: tuple[RunRow, int]) -> list[Change]:
     """The changes from one checkpoint to another: what differs between the two states, whatever was done in between."""
-    old, new = load(backend, *a), load(backend, *b)
+    old, new = load_two(backend, a, b)
     found = between(old.value, new.value)
     if not old.objects and not new.objects:
         return found

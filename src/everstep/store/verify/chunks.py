@@ -16,9 +16,10 @@ from itertools import islice
 from typing import Any
 
 from everstep.backends.contract.core import Backend
-from everstep.codec.frame import unwrap, weight
+from everstep.codec.frame import weight
 from everstep.codec.values import Decoder
 from everstep.errors import Damaged, DamagedChunk, DamagedFrame
+from everstep.records import Opener
 from everstep.snapshot.loader import Entry, entries_of, parse_reference
 from everstep.store.progress import Pace
 
@@ -157,7 +158,7 @@ class Chunks:
         if frame is not None and digest not in self._reached:
             self._reached.add(digest)  # whatever it is like
             self._allowance.earn(len(frame))
-        content = checked_content(digest, frame)
+        content = checked_content(digest, frame, self._backend.framer)
         self._recent.add(digest, content)
         return content
 
@@ -226,7 +227,7 @@ class Chunks:
             self._allowance.spend(sum(self._sizes.get(digest, 0) for digest in missing))
             frames = self._backend.chunks(self._family, missing)
             for digest in missing:
-                found[digest] = checked_content(digest, frames.get(digest))
+                found[digest] = checked_content(digest, frames.get(digest), self._backend.framer)
                 self._recent.add(digest, found[digest])
         for digest, content in found.items():
             if digest not in self._costs:
@@ -249,17 +250,17 @@ class Chunks:
         while wave := list(islice(left, _WAVE)):
             for digest, frame in self._read(wave).items():
                 try:
-                    checked_content(digest, frame)
+                    checked_content(digest, frame, self._backend.framer)
                 except DamagedChunk as error:
                     yield error
 
 
-def checked_content(digest: bytes, frame: bytes | None) -> bytes:
+def checked_content(digest: bytes, frame: bytes | None, framer: Opener) -> bytes:
     """The content of a chunk, if it is the one that has this name."""
     if frame is None:
         raise DamagedChunk(digest, "it is not stored")
     try:
-        content = unwrap(frame)
+        content = framer.unwrap(frame)
     except DamagedFrame as error:
         raise DamagedChunk(digest, error.message) from error
     if sha256(content).digest() != digest:

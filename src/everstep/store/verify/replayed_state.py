@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from everstep.codec.frame import unwrap
 from everstep.codec.values import Decoder
 from everstep.errors import Damaged, DamagedChunk
 from everstep.snapshot.delta import apply
@@ -25,7 +24,7 @@ class _Loader(LazyLoader):
     """Takes contents from what was proved, instead of fetching and proving them once more."""
 
     def __init__(self, chunks: Chunks):
-        super().__init__(lambda digests: {}, unwrap)
+        super().__init__(lambda digests: {}, bytes)  # it never has a frame to open
         self._chunks = chunks
 
     def contents(self, digests: Sequence[bytes]) -> list[bytes]:

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from everstep.backends.contract.core import Backend
-from everstep.codec.frame import unwrap
 from everstep.codec.values import Decoder
 from everstep.errors import Damaged, EverstepError, StoreClosed
 from everstep.fields import Shape, field
-from everstep.records import ZERO, Kind, Pruned, Record, RunRow, record_fault
+from everstep.records import ZERO, Kind, Pruned, Record, RunRow, Seal, record_fault
 from everstep.snapshot.saver import NO_DELTA
 from everstep.store.journal.values import contents
 from everstep.store.no_collection import no_collection
@@ -82,10 +81,10 @@ class RunProof(Shape):
         return any(tombstone.place == place for tombstone in self.backend.tombstones(place - 1, 1))
 
     def _look(self, row: RunRow, beside: Beside) -> Iterator[Problem]:
-        if row.digest() != row.check:
+        if row.digest(self.backend.seal) != row.check:
             yield Problem("E503", f"run {row.id}", "its row does not match its digest")
             return
-        yield from beside.problems(row, opening=self.depth == "full")
+        yield from beside.problems(row, opening=self.depth == "full", backend=self.backend)
         if self.depth == "quick":
             yield from self._head(row)
         else:
@@ -117,7 +116,8 @@ class RunProof(Shape):
             with no_collection():
                 for record in batch:
                     number += record.kind == _CHECKPOINT
-                    fault = _fault(record, before, seq, number) or _unlike_mark(record, mark)
+                    record.opener = self.backend.framer
+                    fault = _fault(record, before, seq, number, row.key, self.backend.seal) or _unlike_mark(record, mark)
                     if fault is not None:
                         yield Problem("E501", f"run {row.id}, record {record.seq}", fault)
                         if bodies is not None:
@@ -179,11 +179,11 @@ class _Bodies:
             if record.body is None:
                 self._mirror.lost()
             else:
-                self._mirror.delta(unwrap(record.body))
+                self._mirror.delta(record.content())
             added = self._added.get(record.number)
-            return [] if added is None else self._base(unwrap(added.body), f"the added base for checkpoint {record.number}")
+            return [] if added is None else self._base(record.opener.unwrap(added.body), f"the added base for checkpoint {record.number}")
         if kind == _BASE:
-            return [] if record.body is None else self._base(unwrap(record.body), f"the base for checkpoint {record.number}")
+            return [] if record.body is None else self._base(record.content(), f"the base for checkpoint {record.number}")
         values, roots = contents(record)
         for value in values:
             self._decoder.decode(value)
@@ -201,12 +201,12 @@ def _vanished(row: RunRow) -> Iterator[Problem]:
     yield Problem("E503", f"run {row.id}", "it is listed, but cannot be found by its id")
 
 
-def _fault(record: Record, before: bytes, seq: int, number: int) -> str | None:
+def _fault(record: Record, before: bytes, seq: int, number: int, key: bytes, seal: Seal) -> str | None:
     if record.seq != seq + 1:
         return f"records {seq + 1} to {record.seq - 1} before it are gone"
     if record.number != number:
         return f"it counts {record.number} checkpoints where there are {number}"
-    return record_fault(before, record)
+    return record_fault(before, record, key, seal)
 
 
 def _unlike_mark(record: Record, mark: Pruned | None) -> str | None:
@@ -235,7 +235,7 @@ class _Loadable:
         if record.kind != _CHECKPOINT:
             return None
         fault = self.end()
-        self._can = record.number in self._added or (self._can and record.body is not None and not _says_nothing(record.body))
+        self._can = record.number in self._added or (self._can and record.body is not None and not _says_nothing(record))
         self._number = record.number
         return fault
 
@@ -246,9 +246,9 @@ class _Loadable:
         return f"checkpoint {self._number} cannot be loaded, and it was not pruned"
 
 
-def _says_nothing(body: bytes) -> bool:
+def _says_nothing(record: Record) -> bool:
     """Whether a checkpoint has no delta, because the base behind it says all."""
     try:
-        return len(body) < _SHORT and unwrap(body) == NO_DELTA
+        return record.body is not None and len(record.body) < _SHORT and record.content() == NO_DELTA
     except Damaged:
         return False

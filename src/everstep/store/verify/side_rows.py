@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from everstep.backends.contract.core import Backend
-from everstep.codec.frame import unwrap
 from everstep.errors import Damaged
 from everstep.fields import Shape
-from everstep.records import Base, Letter, Pruned, RunRow, Tag
+from everstep.records import Base, Letter, Opener, Pruned, RunRow, Seal, Tag
 from everstep.store.verify.report import Problem
 
 
@@ -29,33 +28,33 @@ class Beside(Shape):
         """What changes when the run is pruned."""
         return (b"" if self.mark is None else self.mark.check, *(base.check for base in self.bases))
 
-    def problems(self, row: RunRow, opening: bool) -> Iterator[Problem]:
+    def problems(self, row: RunRow, opening: bool, backend: Backend) -> Iterator[Problem]:
         """What does not fit its own digest or the row. `opening`: letters are opened, too."""
-        where = f"run {row.id}"
+        where, seal = f"run {row.id}", backend.seal
         for tag in self.tags:
-            if tag.digest() != tag.check or tag.key != row.key or not 1 <= tag.number <= row.checkpoints:
+            if tag.digest(seal) != tag.check or tag.key != row.key or not 1 <= tag.number <= row.checkpoints:
                 yield Problem("E501", where, f"tag {tag.name!r} does not match its digest")
         for letter in self.letters:
-            if letter.digest() != letter.check or letter.key != row.key:
+            if letter.digest(seal) != letter.check or letter.key != row.key:
                 yield Problem("E501", f"{where}, letter {letter.name}", "it does not match its digest")
             elif opening:
-                yield from _unopened(letter, f"{where}, letter {letter.name}")
-        if self.mark is not None and not _fits(self.mark, row):
+                yield from _unopened(letter, f"{where}, letter {letter.name}", backend.framer)
+        if self.mark is not None and not _fits(self.mark, row, seal):
             yield Problem("E501", where, "its prune mark does not match its digest")
         for base in self.bases:
-            if base.digest() != base.check or base.key != row.key or not 1 <= base.number <= row.checkpoints:
+            if base.digest(seal) != base.check or base.key != row.key or not 1 <= base.number <= row.checkpoints:
                 yield Problem("E501", where, f"the added base for checkpoint {base.number} does not match its digest")
 
 
-def _unopened(letter: Letter, where: str) -> Iterator[Problem]:
+def _unopened(letter: Letter, where: str, framer: Opener) -> Iterator[Problem]:
     try:
-        unwrap(letter.body)
+        framer.unwrap(letter.body)
     except Damaged as error:
         yield Problem(error.code, where, error.message)
 
 
-def _fits(mark: Pruned, row: RunRow) -> bool:
-    whole = mark.digest() == mark.check and mark.key == row.key
+def _fits(mark: Pruned, row: RunRow, seal: Seal) -> bool:
+    whole = mark.digest(seal) == mark.check and mark.key == row.key
     return whole and _in_order(mark.ranges, row.head_seq) and _in_order(mark.numbers, row.checkpoints)
 
 

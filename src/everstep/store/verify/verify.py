@@ -158,7 +158,7 @@ class _Check:
         while True:
             found = self._backend.tombstones(after, _AT_ONCE)
             for stone in found:
-                if stone.digest() != stone.check:
+                if stone.digest(self._backend.seal) != stone.check:
                     self._report.add([Problem("E500", f"tombstone {stone.place}", "it does not match its digest")])
             if len(found) < _AT_ONCE:
                 return

@@ -1,69 +1,72 @@
-"""The suite that every backend passes: the contract of `everstep.backends.contract.core`, said as tests.
+"""The suites that a backend passes, one for each capability: the contract of `everstep.backends.contract`, said as tests.
 
-A new backend's test is a factory:
+A new backend's test is a factory and the list of what the backend can do:
 
-    class TestMine(ConformanceSuite):
+    class TestMine(CoreSuite, MailboxSuite, FeedSuite):
         @pytest.fixture
         def open_handle(self, tmp_path):
             return lambda: MyBackend(tmp_path / "store")      # another handle on the same store at each call
 
-Each of its parts is one capability and can be taken alone. Relies on pytest; never looks behind the interface.
+A test that also needs a capability which the backend lacks is skipped, and says which. Relies on pytest; never looks behind the interface.
 """
 
 from __future__ import annotations
 
-from everstep.testing.conformance.letters import FeedSuite, LettersSuite
-from everstep.testing.conformance.listing import CheckpointQuerySuite, RunQuerySuite
+from everstep.testing.conformance.audit import ManifestSuite, TombstonesSuite
+from everstep.testing.conformance.facts import FactsSuite
+from everstep.testing.conformance.feed import FeedSuite
+from everstep.testing.conformance.index import CheckpointQuerySuite, TagsSuite
+from everstep.testing.conformance.leases import FencingSuite, LeaseSuite
+from everstep.testing.conformance.mailbox import LettersSuite
 from everstep.testing.conformance.queues import QueuesSuite
-from everstep.testing.conformance.records import ChunksSuite, RecordsSuite, TagsSuite
-from everstep.testing.conformance.runs import LifeSuite, ManifestSuite, RunsSuite
+from everstep.testing.conformance.reclaim import PruneSuite, SweepSuite
+from everstep.testing.conformance.records import ChunksSuite, LocateSuite, RecordsSuite
+from everstep.testing.conformance.runs import LifeSuite, RunQuerySuite, RunsSuite
+from everstep.testing.conformance.several_runs import SeveralRunsSuite
+from everstep.testing.conformance.submit import GroupCommitSuite
 from everstep.testing.conformance.suite import OpenHandle, Suite
-from everstep.testing.conformance.upkeep import FactsSuite, PruneSuite, SweepSuite, TombstonesSuite
-from everstep.testing.conformance.writers import FencingSuite, GroupCommitSuite, LeaseSuite
 
 __all__ = [
-    "CheckpointQuerySuite",
-    "ChunksSuite",
+    "AuditSuite",
     "ConformanceSuite",
+    "CoreSuite",
     "FactsSuite",
     "FeedSuite",
-    "FencingSuite",
-    "GroupCommitSuite",
-    "LeaseSuite",
-    "LettersSuite",
-    "LifeSuite",
-    "ManifestSuite",
+    "IndexSuite",
+    "MailboxSuite",
     "OpenHandle",
-    "PruneSuite",
     "QueuesSuite",
-    "RecordsSuite",
-    "RunQuerySuite",
-    "RunsSuite",
+    "ReclaimSuite",
+    "SubmitSuite",
     "Suite",
-    "SweepSuite",
-    "TagsSuite",
-    "TombstonesSuite",
 ]
 
 
-class ConformanceSuite(
-    RunsSuite,
-    RecordsSuite,
-    ChunksSuite,
-    FencingSuite,
-    LeaseSuite,
-    TagsSuite,
-    LettersSuite,
-    FeedSuite,
-    RunQuerySuite,
-    CheckpointQuerySuite,
-    ManifestSuite,
-    GroupCommitSuite,
-    PruneSuite,
-    SweepSuite,
-    TombstonesSuite,
-    FactsSuite,
-    QueuesSuite,
-    LifeSuite,
-):
+class CoreSuite(
+    RunsSuite, RecordsSuite, LocateSuite, ChunksSuite, FencingSuite, SeveralRunsSuite, LeaseSuite, RunQuerySuite, LifeSuite,
+):  # fmt: skip
+    """`contract.core`: runs, records, chunks, leases."""
+
+
+class SubmitSuite(GroupCommitSuite):
+    """`submit`: commits that nobody waits for, and many at once."""
+
+
+class MailboxSuite(LettersSuite):
+    """`contract.mailbox`: letters."""
+
+
+class IndexSuite(TagsSuite, CheckpointQuerySuite):
+    """`contract.index`: tags, and lists of checkpoints."""
+
+
+class AuditSuite(ManifestSuite, TombstonesSuite):
+    """`contract.audit`: the sum of all that is stored, and what is left of deleted runs."""
+
+
+class ReclaimSuite(PruneSuite, SweepSuite):
+    """`contract.reclaim`: deleting, pruning, sweeping."""
+
+
+class ConformanceSuite(CoreSuite, SubmitSuite, MailboxSuite, IndexSuite, FeedSuite, AuditSuite, ReclaimSuite, FactsSuite, QueuesSuite):
     """Everything."""

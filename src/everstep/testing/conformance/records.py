@@ -1,12 +1,11 @@
-"""What a run keeps: its chain of records, its chunks, the tags on its checkpoints."""
+"""What a run keeps: its chain of records, where its checkpoints stand, its chunks."""
 
 from __future__ import annotations
 
 import pytest
 
 from everstep.backends.contract.core import Backend, Commit
-from everstep.errors import NotFound
-from everstep.records import ZERO, Record, Tag, record_fault
+from everstep.records import ZERO, Record, RunRow, record_fault
 from everstep.testing.conformance.suite import Suite
 from everstep.testing.rows import next_commit
 
@@ -27,7 +26,7 @@ class RecordsSuite(Suite):
         row = self.create(backend, checkpoints=4)
         before = ZERO
         for record in backend.records(row.id, 0, 99):
-            assert record_fault(before, record) is None
+            assert record_fault(before, record, row.key, backend.seal) is None
             before = record.digest
         assert before == row.head_digest
 
@@ -72,6 +71,55 @@ class RecordsSuite(Suite):
         assert backend.records("nobody", 0, 99) == []
 
 
+class LocateSuite(Suite):
+    """Where checkpoints stand: a run with steps between them, and a base now and then."""
+
+    KINDS = (
+        "start",
+        "step",
+        "checkpoint",
+        "base",
+        "step",
+        "step",
+        "checkpoint",
+        "status",
+        "checkpoint",
+        "base",
+        "step",
+        "checkpoint",
+        "status",
+    )
+
+    @pytest.fixture
+    def row(self, backend: Backend) -> RunRow:
+        row = self.create(backend, "r")
+        for kind in self.KINDS:
+            row = self.advance(backend, row, kind=kind)
+        return row
+
+    def test_a_checkpoint_is_found_with_the_base_at_or_before_it(self, backend: Backend, row: RunRow) -> None:
+        found = [backend.locate(row.id, number) for number in (1, 2, 3, 4)]
+        assert [(one.seq, one.base) for one in found if one is not None] == [(3, 4), (7, 4), (9, 10), (12, 10)]
+        assert [one.records for one in found if one is not None] == [()] * 4
+
+    def test_the_records_of_its_state_come_with_it(self, backend: Backend, row: RunRow) -> None:
+        for number, upto, places in ((1, 0, range(2, 5)), (2, 0, range(3, 8)), (3, 0, range(8, 11)), (4, 13, range(9, 14))):
+            found = backend.locate(row.id, number, upto)
+            assert found is not None
+            assert list(found.records) == backend.records(row.id, places[0], places[-1])
+
+    def test_without_a_base_they_begin_at_the_first(self, backend: Backend) -> None:
+        row = self.create(backend, "plain", checkpoints=3)
+        found = backend.locate(row.id, 2, 0)
+        assert found is not None
+        assert (found.seq, found.base, [r.seq for r in found.records]) == (2, 0, [1, 2])
+
+    def test_a_checkpoint_that_is_not_there_is_not_found(self, backend: Backend, row: RunRow) -> None:
+        assert [backend.locate(row.id, number, 0) for number in (0, 5, 99)] == [None] * 3
+        assert backend.locate("nobody", 1) is None
+        assert backend.locate(self.create(backend, "empty").id, 1, 0) is None
+
+
 class ChunksSuite(Suite):
     def test_chunks_come_back_and_missing_ones_are_left_out(self, backend: Backend) -> None:
         row = self.advance(backend, self.create(backend), chunks=((b"a" * 32, b"A" * 9000), (b"b" * 32, b"")))
@@ -94,37 +142,3 @@ class ChunksSuite(Suite):
         other = self.create(backend)
         assert backend.chunks(other.family, [b"a" * 32]) == {}
         assert backend.chunks(row.family, []) == {}
-
-
-class TagsSuite(Suite):
-    def test_tags_of_checkpoint_records_become_tags(self, backend: Backend) -> None:
-        row = self.advance(backend, self.create(backend), tags=("b", "a"), at=7)
-        row = self.advance(backend, row, tags=("status-tag",), kind="status")
-        assert backend.tags(row.id) == [Tag.make(row.key, "a", 1, 7), Tag.make(row.key, "b", 1, 7)]
-
-    def test_a_tag_can_be_given_later_without_a_lease(self, backend: Backend) -> None:
-        row = self.create(backend, checkpoints=3)
-        backend.tag(Tag.make(row.key, "good", 2, 99), row.id)
-        assert backend.tags(row.id) == [Tag.make(row.key, "good", 2, 99)]
-        assert backend.run(row.id) == row
-
-    def test_a_tag_that_is_there_is_left_alone(self, backend: Backend) -> None:
-        row = self.create(backend, checkpoints=1)
-        backend.tag(Tag.make(row.key, "t", 1, 5), row.id)
-        before = backend.manifest()
-        backend.tag(Tag.make(row.key, "t", 1, 6), row.id)
-        assert backend.tags(row.id) == [Tag.make(row.key, "t", 1, 5)]
-        assert backend.manifest() == before
-
-    def test_what_does_not_exist_cannot_be_tagged(self, backend: Backend) -> None:
-        row = self.create(backend, checkpoints=1)
-        with pytest.raises(NotFound):
-            backend.tag(Tag.make(row.key, "t", 1, 5), "nobody")
-        with pytest.raises(NotFound):
-            backend.tag(Tag.make(row.key, "t", 2, 5), row.id)
-
-    def test_tags_are_ordered_by_name_and_number(self, backend: Backend) -> None:
-        row = self.create(backend, checkpoints=3)
-        for name, number in (("b", 1), ("a", 3), ("a", 1)):
-            backend.tag(Tag.make(row.key, name, number, 1), row.id)
-        assert [(t.name, t.number) for t in backend.tags(row.id)] == [("a", 1), ("a", 3), ("b", 1)]

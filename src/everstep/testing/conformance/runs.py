@@ -1,14 +1,14 @@
-"""Runs as such: made, found, removed, counted in the manifest; and the handle that all of it goes through."""
+"""Runs: their rows, how they are listed, and the life of a handle."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
 
 import pytest
 
 from everstep.backends.contract.core import Backend, Commit, Query
-from everstep.errors import Conflict, Damaged, DamagedRun, LostLease, NotFound, RunExists, StoreClosed
-from everstep.records import ZERO, Tag
+from everstep.errors import Conflict, Damaged, DamagedRun, InvalidArgument, LostLease, NotFound, RunExists, StoreClosed
+from everstep.records import Tag
 from everstep.testing.conformance.suite import OpenHandle, Suite
 from everstep.testing.rows import new_letter, new_run, new_worker, next_commit
 
@@ -111,104 +111,97 @@ class RunsSuite(Suite):
         assert len(backend.records("again", 0, 99)) == 1
 
 
-class ManifestSuite(Suite):
-    def test_an_empty_store_has_an_empty_manifest(self, backend: Backend) -> None:
-        manifest = backend.manifest()
-        assert (manifest.total, manifest.runs, manifest.last) == (ZERO, 0, None)
+class RunQuerySuite(Suite):
+    @pytest.fixture
+    def filled(self, backend: Backend) -> Backend:
+        for i in range(12):
+            self.create(
+                backend,
+                f"{'even' if i % 2 == 0 else 'odd'}-{i:02}",
+                workflow="w1" if i < 6 else None,
+                session=f"s{i % 3}",
+                status="failed" if i in (3, 4) else "running",
+                parent="even-00" if i in (5, 7) else None,
+                tags=("all", f"t{i % 4}"),
+                note=f"Note {i} 100%_sure!" if i != 9 else None,
+                meta=json.dumps({"i": i, "half": i / 2, "flag": i == 1, "text": f"{i}", "none": None, 'odd"key': i}),
+                created_at=1000 + i,
+            )
+        return backend
 
-    def test_the_manifest_follows_everything_that_changes_a_row_a_tag_or_a_letter(self, backend: Backend) -> None:
-        one = self.create(backend, checkpoints=2)
-        two = self.advance(backend, self.create(backend), tags=("x", "y"))
-        assert backend.manifest().total == self.computed(backend)
-        backend.tag(Tag.make(one.key, "late", 1, 1), one.id)
-        leased = backend.acquire(one.id, new_worker())
-        assert backend.manifest().total == self.computed(backend)
-        backend.release(leased)
-        for name in ("a", "b", "c"):
-            backend.post(new_letter(one, name), one.id)
-            backend.post(new_letter(two, name), two.id)
-        assert backend.manifest().total == self.computed(backend)
-        two = self.advance(backend, two, read=("a", "b"), letters=(new_letter(two, "a", 9), new_letter(two, "c"), new_letter(two, "d")))
-        assert backend.manifest().total == self.computed(backend)
-        backend.delete(two)
-        assert backend.manifest().total == self.computed(backend)
-        assert backend.manifest().runs == 1
+    def run_ids(self, backend: Backend, **fields: object) -> list[int]:
+        return [int(name[-2:]) for name in self.names(backend.runs(Query(**fields)))]  # type: ignore[arg-type]
 
-    def test_the_last_run_is_the_one_that_was_committed_to_last(self, backend: Backend) -> None:
-        one, two = self.create(backend), self.create(backend)
-        assert backend.manifest().last == two.id
-        one = self.advance(backend, one)
-        assert backend.manifest().last == one.id
-        backend.delete(one)
-        assert backend.manifest().last is None
+    def test_runs_come_newest_first_and_oldest_first_when_asked(self, filled: Backend) -> None:
+        assert self.run_ids(filled) == list(range(11, -1, -1))
+        assert self.run_ids(filled, oldest_first=True, limit=3) == [0, 1, 2]
 
-    def test_a_refused_commit_leaves_the_manifest(self, backend: Backend) -> None:
-        old = self.create(backend)
-        self.advance(backend, old)
-        before = backend.manifest()
-        with pytest.raises(Conflict):
-            self.advance(backend, old)
-        assert backend.manifest() == before
+    def test_a_cursor_continues_where_a_page_ended(self, filled: Backend) -> None:
+        for oldest_first in (False, True):
+            seen: list[str] = []
+            after = None
+            while page := filled.runs(Query(after=after, limit=5, oldest_first=oldest_first)):
+                seen += self.names(page)
+                after = page[-1][0]
+            assert seen == self.names(filled.runs(Query(oldest_first=oldest_first)))
 
-    def test_two_handles_keep_one_manifest(self, backend: Backend, open_handle: OpenHandle) -> None:
-        other = open_handle()
-        try:
-            one, two = self.create(backend), self.create(other)
-            for _ in range(3):
-                one, two = self.advance(backend, one), self.advance(other, two)
-            assert backend.manifest() == other.manifest()
-            assert backend.manifest().total == self.computed(backend)
-            assert backend.manifest().runs == 2
-        finally:
-            other.close()
+    def test_each_filter_narrows_the_runs(self, filled: Backend) -> None:
+        assert self.run_ids(filled, status="failed") == [4, 3]
+        assert self.run_ids(filled, workflow="w1", limit=2) == [5, 4]
+        assert self.run_ids(filled, session="s1") == [10, 7, 4, 1]
+        assert self.run_ids(filled, parent="even-00") == [7, 5]
+        assert self.run_ids(filled, prefix="odd-0") == [9, 7, 5, 3, 1]
+        assert self.run_ids(filled, tags=("t1",)) == [9, 5, 1]
+        assert self.run_ids(filled, tags=("t1", "all")) == [9, 5, 1]
+        assert self.run_ids(filled, tags=("t1", "t2")) == []
+        assert self.run_ids(filled, since=1009) == [11, 10, 9]
+        assert self.run_ids(filled, until=1002) == [1, 0]
+        assert self.run_ids(filled, since=1003, until=1005) == [4, 3]
+
+    def test_a_note_is_found_by_a_part_whatever_its_case(self, filled: Backend) -> None:
+        assert self.run_ids(filled, note="nOTE 1") == [11, 10, 1]
+        assert self.run_ids(filled, note="100%_SURE!", limit=1) == [11]
+        assert self.run_ids(filled, note="1_0") == [] == self.run_ids(filled, note="1%s")
+        assert self.run_ids(filled, note="sure!", limit=1) == [11]
+        assert self.run_ids(filled, note="s!ure") == []
+
+    def test_meta_is_compared_as_json_scalars(self, filled: Backend) -> None:
+        assert self.run_ids(filled, meta={"i": 4}) == [4] == self.run_ids(filled, meta={"i": 4.0}) == self.run_ids(filled, meta={"half": 2})
+        assert self.run_ids(filled, meta={"half": 0.5}) == [1] == self.run_ids(filled, meta={"flag": True})
+        assert self.run_ids(filled, meta={"text": "7"}) == [7]
+        assert self.run_ids(filled, meta={"text": 7}) == []
+        assert self.run_ids(filled, meta={"flag": 1}) == [] == self.run_ids(filled, meta={"missing": None})
+        assert len(self.run_ids(filled, meta={"none": None})) == 12
+        assert self.run_ids(filled, meta={'odd"key': 3, "text": "3"}) == [3]
+        with pytest.raises(InvalidArgument):
+            filled.runs(Query(meta={"i": [4]}))
+
+    def test_filters_combine(self, filled: Backend) -> None:
+        assert self.run_ids(filled, status="running", workflow="w1", session="s2") == [5, 2]
+        assert self.run_ids(filled, prefix="even", note="note", tags=("t0",), meta={"none": None}, since=1001, until=1009) == [8, 4]
+        (place, _) = filled.runs(Query(prefix="odd-07"))[0]
+        assert self.run_ids(filled, session="s1", after=place) == [4, 1]
+        assert self.run_ids(filled, session="s1", after=place, oldest_first=True) == [10]
+        assert self.run_ids(filled, session="s1", note="NOTE", after=place, limit=1) == [4]
 
 
 class LifeSuite(Suite):
-    def test_what_was_submitted_is_there_after_closing(self, open_handle: OpenHandle) -> None:
-        first, second = open_handle(), open_handle()
-        errors: list[BaseException | None] = []
-        row = self.create(first)
-        for _ in range(30):
-            commit = next_commit(row)
-            first.submit(commit, errors.append)
-            row = commit.run
-        first.close()
-        assert errors == [None] * 30
-        assert second.run(row.id) == row
-        second.close()
-
     def test_a_closed_handle_refuses_everything_and_can_be_closed_again(self, open_handle: OpenHandle) -> None:
         backend = open_handle()
         row = self.create(backend)
         backend.close()
         backend.close()
-        calls: list[Callable[[], object]] = [
-            lambda: backend.commit(next_commit(row)),
-            lambda: backend.submit(next_commit(row), lambda _: None),
-            lambda: backend.run(row.id),
-            lambda: backend.runs(Query()),
-            lambda: backend.records(row.id, 0, 9),
-            lambda: backend.checkpoints(row.id, Query()),
-            lambda: backend.chunks(row.family, []),
-            lambda: backend.tags(row.id),
-            lambda: backend.tag(Tag.make(row.key, "t", 1, 1), row.id),
-            lambda: backend.post(new_letter(row), row.id),
-            lambda: backend.letters(row.id),
-            lambda: backend.due(0),
-            lambda: backend.feed(0, 9),
-            backend.feed_end,
-            lambda: backend.acquire(row.id, new_worker()),
-            lambda: backend.release(row),
-            lambda: backend.renew(new_worker()),
-            lambda: backend.delete(row),
-            backend.manifest,
-            backend.stats,
-            backend.check,
-            backend.families,
-        ]
-        for call in calls:
-            with pytest.raises(StoreClosed):
-                call()
+        calls: dict[str, tuple[object, ...]] = {
+            "commit": (next_commit(row),), "submit": (next_commit(row), lambda _: None), "run": (row.id,), "runs": (Query(),),
+            "records": (row.id, 0, 9), "locate": (row.id, 1), "checkpoints": (row.id, Query()), "chunks": (row.family, []), "tags": (row.id,),
+            "tag": (Tag.make(row.key, "t", 1, 1), row.id), "post": (new_letter(row), row.id), "letters": (row.id,), "due": (0,), "feed": (0, 9),
+            "feed_end": (), "acquire": (row.id, new_worker()), "introduce": (new_worker(),), "release": (row,), "renew": (new_worker(),),
+            "delete": (row,), "manifest": (), "stats": (), "check": (), "families": (),
+        }  # fmt: skip
+        for name, given in calls.items():
+            if hasattr(backend, name):
+                with pytest.raises(StoreClosed):
+                    getattr(backend, name)(*given)
 
     def test_a_good_store_has_nothing_to_complain_about(self, backend: Backend) -> None:
         self.create(backend, checkpoints=3)

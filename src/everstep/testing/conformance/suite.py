@@ -3,14 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any, cast
 
 import pytest
 
+from everstep.backends.contract.capability import CAPABILITIES, has, methods
 from everstep.backends.contract.core import Backend, Commit, Query
 from everstep.records import ZERO, Record, RunRow, fact_check, shift
 from everstep.testing.rows import new_run, next_commit
 
 OpenHandle = Callable[[], Backend]
+
+
+class Offered:
+    """A backend as a suite sees it: a test that asks for a capability which it lacks is skipped."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "submit" and not hasattr(self._backend, name):
+            pytest.skip("needs `submit`")
+        for capability in CAPABILITIES:
+            if name in methods(capability) and not has(self._backend, capability):
+                pytest.skip(f"needs the capability {capability.__name__.lower()!r}")
+        return getattr(self._backend, name)
 
 
 class Suite:
@@ -23,7 +40,7 @@ class Suite:
     @pytest.fixture
     def backend(self, open_handle: OpenHandle) -> Iterator[Backend]:
         backend = open_handle()
-        yield backend
+        yield cast(Backend, Offered(backend))
         backend.close()
 
     @staticmethod

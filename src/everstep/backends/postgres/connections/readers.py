@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, TypeVar
 
 import psycopg
 
@@ -13,6 +13,7 @@ from everstep.backends.postgres.connections.connect import Address, Connection, 
 from everstep.backends.postgres.connections.diagnosis import explained
 from everstep.errors import StoreClosed, StoreUnreachable
 
+T = TypeVar("T")
 _IDLE = 8
 _PAUSE = 0.1
 
@@ -30,13 +31,20 @@ class Readers:
     def rows(self, name: str, *values: Any) -> Rows:
         return self.ask(self.sql[name], values)
 
+    def together(self, *asked: tuple[str, Sequence[Any]]) -> list[Rows]:
+        """The rows of several statements in one round trip."""
+        return self._patiently(lambda fresh: self._ask_together(asked, fresh))
+
     def ask(self, sql: bytes, values: Sequence[Any]) -> Rows:
         """The rows of one statement. A lost connection is replaced, until the patience is over."""
+        return self._patiently(lambda fresh: self._ask(sql, values, fresh))
+
+    def _patiently(self, ask: Callable[[bool], T]) -> T:
         limit = time.monotonic() + self._patience
         fresh = False
         while True:
             try:
-                return self._ask(sql, values, fresh)
+                return ask(fresh)
             except StoreUnreachable:
                 if time.monotonic() > limit:
                     raise
@@ -48,6 +56,17 @@ class Readers:
         with self.connection(fresh) as connection:
             try:
                 return execute(connection, sql, values)
+            except (psycopg.Error, UnicodeEncodeError, OverflowError) as error:
+                raise explained(error, self._address, connection) from error
+
+    def _ask_together(self, asked: Sequence[tuple[str, Sequence[Any]]], fresh: bool) -> list[Rows]:
+        with self.connection(fresh) as connection:
+            try:
+                cursors = [connection.cursor(binary=True) for _ in asked]
+                with connection.pipeline():
+                    for cursor, (name, values) in zip(cursors, asked, strict=True):
+                        cursor.execute(self.sql[name], values)
+                return [cursor.fetchall() for cursor in cursors]
             except (psycopg.Error, UnicodeEncodeError, OverflowError) as error:
                 raise explained(error, self._address, connection) from error
 

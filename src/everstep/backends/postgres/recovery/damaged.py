@@ -198,8 +198,8 @@ def _whole(total: Decimal) -> int | None:
 def _records(run: str, values: Values) -> list[Record]:
     """A record; one whose body is gone still tells its digest."""
     with suppress(Damaged):
-        if values[9] is None and values[10] is None:
-            return [record_from(run, (*values[:9], ZERO, None))]
+        if values[11] is None and values[12] is None:
+            return [record_from(run, (*values[:11], ZERO, None))]
         return [record_from(run, values)]
     return []
 

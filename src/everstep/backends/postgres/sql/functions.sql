@@ -74,7 +74,7 @@ CREATE OR REPLACE FUNCTION {schema}.commit_run(
     p_parent_number bigint, p_created_at bigint, p_status text, p_updated_at bigint, p_head_seq bigint, p_head_digest bytea,
     p_checkpoints bigint, p_stored bigint, p_epoch bigint, p_worker text, p_since bigint, p_check bytea,
     p_seqs bigint[], p_kinds text[], p_epochs bigint[], p_ats bigint[], p_numbers bigint[], p_notes text[], p_record_tags text[],
-    p_metas text[], p_digests bytea[], p_body_digests bytea[], p_bodies bytea[],
+    p_metas text[], p_owns text[], p_label_parts bytea[], p_digests bytea[], p_body_digests bytea[], p_bodies bytea[],
     p_chunks bytea[] DEFAULT '{}', p_frames bytea[] DEFAULT '{}',
     p_tag_names text[] DEFAULT '{}', p_tag_numbers bigint[] DEFAULT '{}', p_tag_ats bigint[] DEFAULT '{}', p_tag_checks bytea[] DEFAULT '{}',
     p_read text[] DEFAULT '{}', p_letters text[] DEFAULT '{}', p_dues bigint[] DEFAULT '{}', p_letter_ats bigint[] DEFAULT '{}',
@@ -157,11 +157,12 @@ BEGIN
     END IF;
 
     IF p_seqs <> '{}' THEN
-        INSERT INTO {schema}.records (run, seq, kind, epoch, at, number, note, tags, meta, digest, body_digest, body)
-        SELECT v_pk, r.seq, r.kind, r.epoch, r.at, r.number, r.note, r.tags, r.meta, r.digest, r.body_digest, r.body
+        INSERT INTO {schema}.records (run, seq, kind, epoch, at, number, note, tags, meta, own, labels, digest, body_digest, body)
+        SELECT v_pk, r.seq, r.kind, r.epoch, r.at, r.number, r.note, r.tags, r.meta, r.own, r.labels, r.digest, r.body_digest, r.body
         FROM unnest(
-            p_seqs, p_kinds, p_epochs, p_ats, p_numbers, p_notes, p_record_tags, p_metas, p_digests, p_body_digests, p_bodies
-        ) AS r (seq, kind, epoch, at, number, note, tags, meta, digest, body_digest, body);
+            p_seqs, p_kinds, p_epochs, p_ats, p_numbers, p_notes, p_record_tags, p_metas, p_owns, p_label_parts, p_digests,
+            p_body_digests, p_bodies
+        ) AS r (seq, kind, epoch, at, number, note, tags, meta, own, labels, digest, body_digest, body);
         INSERT INTO {schema}.feed_new (id, run, seq, count) VALUES (v_commit, v_pk, p_seqs[1], cardinality(p_seqs));
     END IF;
     IF p_chunks <> '{}' THEN
@@ -215,7 +216,7 @@ $$;
 -- what follows from the row as it was is not sent.
 CREATE OR REPLACE FUNCTION {schema}.advance_run(
     p_bucket smallint, p_delta numeric, p_epoch bigint, p_was_seq bigint, p_was_check bytea, p_id text, p_at bigint, p_check bytea,
-    p_kind text, p_note text, p_meta text, p_digest bytea, p_body bytea,
+    p_kind text, p_note text, p_meta text, p_own text, p_labels bytea, p_digest bytea, p_body bytea,
     OUT code integer, OUT waiting bigint, OUT epoch_now bigint, OUT seq_now bigint
 ) LANGUAGE plpgsql VOLATILE SET lock_timeout = '{lock_timeout}' SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -241,8 +242,8 @@ BEGIN
     IF NOT FOUND THEN
         PERFORM {schema}.no_bucket(p_bucket);
     END IF;
-    INSERT INTO {schema}.records (run, seq, kind, epoch, at, number, note, meta, digest, body)
-    VALUES (v_pk, p_was_seq + 1, p_kind, p_epoch, p_at, v_number, p_note, p_meta, p_digest, p_body);
+    INSERT INTO {schema}.records (run, seq, kind, epoch, at, number, note, meta, own, labels, digest, body)
+    VALUES (v_pk, p_was_seq + 1, p_kind, p_epoch, p_at, v_number, p_note, p_meta, p_own, p_labels, p_digest, p_body);
     INSERT INTO {schema}.feed_new (id, run, seq, count) VALUES (v_commit, v_pk, p_was_seq + 1, 1);
     code := 0;
     SELECT count(*) INTO waiting FROM {schema}.letters WHERE run = v_pk;

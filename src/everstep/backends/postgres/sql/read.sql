@@ -39,9 +39,18 @@ FROM {schema}.runs WHERE id = %s
 
 -- name: records
 -- A range of a chain; only some kinds, unless null; the newest first, so many of them.
-SELECT r.seq, r.kind, r.epoch, r.at, r.number, r.note, r.tags, r.meta, r.digest, r.body_digest, r.body
+SELECT r.seq, r.kind, r.epoch, r.at, r.number, r.note, r.tags, r.meta, r.own, r.labels, r.digest, r.body_digest, r.body
 FROM {schema}.records r WHERE r.run = (SELECT pk FROM {schema}.runs WHERE id = %s) AND r.seq BETWEEN %s AND %s
     AND (%s::text[] IS NULL OR r.kind = ANY (%s::text[])) ORDER BY r.seq DESC LIMIT %s
+
+-- name: locate
+-- The seq of a checkpoint's record, and that of the newest base for it or an earlier one: a base follows right behind its checkpoint.
+SELECT spot.seq, (
+    SELECT b.seq FROM {schema}.records b WHERE b.run = spot.run AND b.seq <= spot.seq + 1 AND b.kind = 'base' AND b.number <= spot.number
+    ORDER BY b.seq DESC LIMIT 1
+)
+FROM {schema}.records spot WHERE spot.run = (SELECT pk FROM {schema}.runs WHERE id = %s) AND spot.kind = 'checkpoint' AND spot.number = %s
+ORDER BY spot.seq LIMIT 1
 
 -- name: digests
 -- What proves some records and all before them.
@@ -87,7 +96,7 @@ WITH entries AS MATERIALIZED (
     SELECT e.*, e.seq + greatest(0, %s - e.last + e.count) AS first, sum(least(e.count, e.last - %s)) OVER (ORDER BY e.last) AS upto FROM entries e
 )
 SELECT p.last - p.count + 1 + r.seq - p.seq, p.id, p.first, p.seq + p.count - 1, r.seq, r.kind, r.epoch, r.at, r.number, r.note, r.tags, r.meta,
-    r.digest, r.body_digest, r.body
+    r.own, r.labels, r.digest, r.body_digest, r.body
 FROM page p LEFT JOIN LATERAL (
     SELECT * FROM {schema}.records r WHERE r.run = p.run AND r.seq BETWEEN p.first AND p.seq + p.count - 1 ORDER BY r.seq LIMIT p.count
 ) r ON true
@@ -327,12 +336,12 @@ SELECT id FROM unnest(%s::text[]) AS asked (id) WHERE EXISTS (SELECT 1 FROM {sch
 
 -- name: records_of
 -- All records of some runs.
-SELECT run, seq, kind, epoch, at, number, note, tags, meta, digest, body_digest, body FROM {schema}.records
+SELECT run, seq, kind, epoch, at, number, note, tags, meta, own, labels, digest, body_digest, body FROM {schema}.records
 WHERE run = ANY (%s::bigint[]) ORDER BY run, seq
 
 -- name: heads_of
 -- The newest record of some runs, and whatever is behind it.
-SELECT r.run, r.seq, r.kind, r.epoch, r.at, r.number, r.note, r.tags, r.meta, r.digest, r.body_digest, r.body
+SELECT r.run, r.seq, r.kind, r.epoch, r.at, r.number, r.note, r.tags, r.meta, r.own, r.labels, r.digest, r.body_digest, r.body
 FROM unnest(%s::bigint[], %s::bigint[]) AS head (run, seq) JOIN {schema}.records r ON r.run = head.run AND r.seq BETWEEN head.seq AND head.seq + 1
 
 -- name: sizes_of

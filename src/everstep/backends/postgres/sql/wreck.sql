@@ -28,12 +28,12 @@ SELECT DISTINCT {column} FROM {schema}.{table}
 
 -- name: records
 -- The records of a run, between two.
-SELECT seq, kind, epoch, at, number, note, tags, meta, digest, body_digest, body
+SELECT seq, kind, epoch, at, number, note, tags, meta, own, labels, digest, body_digest, body
 FROM {schema}.records WHERE run = %s AND seq BETWEEN %s AND %s ORDER BY seq
 
 -- name: bare_records
 -- The same without their bodies, which lie elsewhere if they are long.
-SELECT seq, kind, epoch, at, number, note, tags, meta, digest
+SELECT seq, kind, epoch, at, number, note, tags, meta, own, labels, digest
 FROM {schema}.records WHERE run = %s AND seq BETWEEN %s AND %s ORDER BY seq
 
 -- name: has_records

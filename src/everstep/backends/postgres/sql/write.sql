@@ -3,7 +3,7 @@
 -- name: advance
 -- One commit of one run that adds one record and changes nothing of the row but its head, as nearly all do.
 SELECT code, waiting, epoch_now, seq_now FROM {schema}.advance_run(
-    %b::smallint, %t::numeric, %b::bigint, %b::bigint, %b, %b, %b::bigint, %b, %b, %b, %b, %b, %b
+    %b::smallint, %t::numeric, %b::bigint, %b::bigint, %b, %b, %b::bigint, %b, %b, %b, %b, %b, %b, %b, %b
 )
 
 -- name: commit
@@ -12,7 +12,8 @@ SELECT code, waiting, epoch_now, seq_now FROM {schema}.commit_run(
     %b::smallint, %b::boolean, %b::numeric, %b::bigint, %b::bigint, %b::bytea,
     %b::text, %b::bytea, %b::bytea, %b::text, %b::text, %b::text, %b::text, %b::text, %b::text, %b::bigint, %b::bigint, %b::text, %b::bigint,
     %b::bigint, %b::bytea, %b::bigint, %b::bigint, %b::bigint, %b::text, %b::bigint, %b::bytea,
-    %b::bigint[], %b::text[], %b::bigint[], %b::bigint[], %b::bigint[], %b::text[], %b::text[], %b::text[], %b::bytea[], %b::bytea[], %b::bytea[],
+    %b::bigint[], %b::text[], %b::bigint[], %b::bigint[], %b::bigint[], %b::text[], %b::text[], %b::text[], %b::text[], %b::bytea[],
+    %b::bytea[], %b::bytea[], %b::bytea[],
     %b::bytea[], %b::bytea[]
 )
 
@@ -22,7 +23,8 @@ SELECT code, waiting, epoch_now, seq_now FROM {schema}.commit_run(
     %b::smallint, %b::boolean, %b::numeric, %b::bigint, %b::bigint, %b::bytea,
     %b::text, %b::bytea, %b::bytea, %b::text, %b::text, %b::text, %b::text, %b::text, %b::text, %b::bigint, %b::bigint, %b::text, %b::bigint,
     %b::bigint, %b::bytea, %b::bigint, %b::bigint, %b::bigint, %b::text, %b::bigint, %b::bytea,
-    %b::bigint[], %b::text[], %b::bigint[], %b::bigint[], %b::bigint[], %b::text[], %b::text[], %b::text[], %b::bytea[], %b::bytea[], %b::bytea[],
+    %b::bigint[], %b::text[], %b::bigint[], %b::bigint[], %b::bigint[], %b::text[], %b::text[], %b::text[], %b::text[], %b::bytea[],
+    %b::bytea[], %b::bytea[], %b::bytea[],
     %b::bytea[], %b::bytea[],
     %b::text[], %b::bigint[], %b::bigint[], %b::bytea[],
     %b::text[], %b::text[], %b::bigint[], %b::bigint[], %b::bytea[], %b::bytea[], %b::text[], %b::text[], %b::bytea[], %b::bytea[]
@@ -42,7 +44,8 @@ SELECT code, waiting, epoch_now, seq_now FROM {schema}.commit_run(
     %b::smallint, %b::boolean, %b::numeric, %b::bigint, %b::bigint, %b::bytea,
     %b::text, %b::bytea, %b::bytea, %b::text, %b::text, %b::text, %b::text, %b::text, %b::text, %b::bigint, %b::bigint, %b::text, %b::bigint,
     %b::bigint, %b::bytea, %b::bigint, %b::bigint, %b::bigint, %b::text, %b::bigint, %b::bytea,
-    %b::bigint[], %b::text[], %b::bigint[], %b::bigint[], %b::bigint[], %b::text[], %b::text[], %b::text[], %b::bytea[], %b::bytea[], %b::bytea[],
+    %b::bigint[], %b::text[], %b::bigint[], %b::bigint[], %b::bigint[], %b::text[], %b::text[], %b::text[], %b::text[], %b::bytea[],
+    %b::bytea[], %b::bytea[], %b::bytea[],
     %b::bytea[], %b::bytea[],
     %b::text[], %b::bigint[], %b::bigint[], %b::bytea[],
     %b::text[], %b::text[], %b::bigint[], %b::bigint[], %b::bytea[], %b::bytea[], %b::text[], %b::text[], %b::bytea[], %b::bytea[],

@@ -25,19 +25,28 @@ from everstep.backends.sqlite.agreement import adds_up
 from everstep.backends.sqlite.errors import read_error, write_error
 from everstep.backends.sqlite.files import format as sqlite_format
 from everstep.backends.sqlite.files.create import discard, folder_error, link, remove_unfinished, unfinished
-from everstep.backends.sqlite.files.format import APPLICATION_ID, FORMAT, SCHEMAS, schema_digest
+from everstep.backends.sqlite.files.format import APPLICATION_ID, FORMAT, has_its_tables, is_known
 from everstep.backends.sqlite.files.leftovers import foreign_wal, refuse_leftovers
 from everstep.backends.sqlite.files.os_fork import refuse_unsafe
+from everstep.backends.sqlite.files.parts import attach
 from everstep.backends.sqlite.files.paths import hold, refuse_links, refuse_mounted
 from everstep.backends.sqlite.files.rollback_guard import Seen, Witness
-from everstep.errors import Damaged, ForeignWal, NewerFormat, NotAStore, ReadOnly, RolledBack, StoreError
+from everstep.errors import Damaged, ForeignWal, InvalidArgument, NewerFormat, NotAStore, ReadOnly, RolledBack, StoreError
 from everstep.system import needs_full_sync, sync_folder, sync_parents
 
 OWN_FOLDER = ".everstep"
 BUSY_MS = 30_000
 _SQL = sql_files.load("sqlite", "read")
 _LOOKS = 4
-_WITNESSED = 3  # the first format whose stores tell which one they are and how often they were written
+
+
+def whole_number(name: str, value: object, most: int) -> int:
+    """Return an option that must be an integer from 0 to `most`."""
+    if type(value) is not int or not 0 <= value <= most:
+        from everstep.codec.explain import shown  # only for the message
+
+        raise InvalidArgument(f"{name} must be an integer from 0 to {most:,}, got {shown(value)}")
+    return value
 
 
 class SqliteFile:
@@ -47,7 +56,7 @@ class SqliteFile:
         self._place = Path(os.path.realpath(path))
         self.path = str(self._place)
         self.wal = self.path + "-wal"
-        self.busy_ms = busy_ms
+        self.busy_ms = whole_number("busy_ms", busy_ms, 2**31 - 1)  # SQLite takes an int of C
         self.read_only: str | None = None
         self.witness = Witness(self.path)
         self._first: apsw.Connection | None = None
@@ -77,7 +86,7 @@ class SqliteFile:
         version = self._identify()
         self._refuse_foreign_wal()
         if version < FORMAT:
-            self._compare_old(version, seen, accept_older)
+            self._compare_old(seen, accept_older)
             self._migrate(version)
             self._identify()
         self._compare(seen, accept_older)
@@ -124,19 +133,19 @@ class SqliteFile:
         """Look before touching: a read-only connection cannot change a file that is not ours. Returns the format."""
         try:
             with closing(self._unmerged(self._open(apsw.SQLITE_OPEN_READONLY))) as connection:
-                application, version, schema = _what_it_says(connection)
+                application, version, right = _what_it_says(connection)
         except (apsw.CantOpenError, apsw.ReadOnlyError) as error:
             if os.access(self._place.parent, os.W_OK):
                 raise read_error(error, self.path) from error
             with closing(self._open_immutable()) as connection:
-                application, version, schema = _what_it_says(connection)
+                application, version, right = _what_it_says(connection)
         except apsw.Error as error:
             raise read_error(error, self.path) from error
-        if application != APPLICATION_ID or not isinstance(version, int) or version < 1:
+        if application != APPLICATION_ID or not isinstance(version, int) or (version <= FORMAT and not is_known(version)):
             raise NotAStore(f"{self.path} is not an Everstep store: it is a database of another program")
         if version > FORMAT:
             raise NewerFormat(f"{self.path} has format {version}; this version of Everstep knows formats up to {FORMAT}")
-        if schema != SCHEMAS[version]:
+        if not right:
             raise Damaged(
                 f"{self.path} has other tables and indexes than format {version}: it is damaged, or made by somebody else",
                 remedy="Save what is good: everstep.repair(path, new_path).",
@@ -171,12 +180,10 @@ class SqliteFile:
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         return connection
 
-    def _compare_old(self, version: int, seen: Seen | None, accept_older: bool) -> None:
+    def _compare_old(self, seen: Seen | None, accept_older: bool) -> None:
         """Refuse a store of an older format that is older than what was seen of it here, before it is migrated."""
         if seen is None or accept_older:
             return
-        if version < _WITNESSED:
-            raise RolledBack(f"{self.path} has format {version}, but a store of a newer format was seen here")
         try:
             connection = self.reader()
         except StoreError:
@@ -187,7 +194,7 @@ class SqliteFile:
     def _compare(self, seen: Seen | None, accept_older: bool) -> None:
         """Refuse a store that is older than what was seen of it here, or whose file may be."""
         try:
-            self._first = self._unmerged(self.reader())
+            self._first = self._unmerged(self._bare_reader())
         except StoreError:
             return  # damage of another sort: whoever reads is told
         try:
@@ -220,7 +227,7 @@ class SqliteFile:
     def readers(self) -> list[apsw.Connection]:
         """The connection that looked at the store first: for the reader, so that the last one to close the store merges the WAL."""
         first, self._first = self._first, None
-        return [] if first is None else [first]
+        return [] if first is None else [self._attached(first)]
 
     def _migrate(self, version: int) -> None:
         try:
@@ -263,7 +270,25 @@ class SqliteFile:
         return self._open(apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI, f"file:{quoted(self.path)}?immutable=1")
 
     def reader(self) -> apsw.Connection:
+        """A connection that only reads, and finds an empty table where a part was not made yet."""
+        return self._attached(self._bare_reader())
+
+    def _attached(self, connection: apsw.Connection) -> apsw.Connection:
+        try:
+            attach(connection)
+        except apsw.Error as error:
+            connection.close()
+            raise read_error(error, self.path) from error
+        return connection
+
+    def _bare_reader(self) -> apsw.Connection:
         """A connection that only reads. It is opened for writing where that is possible, to recover a WAL after a crash."""
+        try:
+            return self._reader()
+        except Damaged:
+            return self._reader()  # a disk that failed for a moment gives the same error as a damaged page
+
+    def _reader(self) -> apsw.Connection:
         try:
             connection = self._open(apsw.SQLITE_OPEN_READWRITE)
             connection.execute(
@@ -314,18 +339,20 @@ def _odd_remedy(name: str) -> str:
     return "Move it away; no run stands in it."
 
 
-def _what_it_says(connection: apsw.Connection) -> tuple[Any, Any, str]:
-    """Application, format, and the digest of the schema: an index on an expression could make every write run for hours."""
+def _what_it_says(connection: apsw.Connection) -> tuple[Any, Any, bool]:
+    """Application, format, and whether the tables are those of the format: an index on an expression could make every write run for hours."""
     connection.execute("BEGIN")  # all of one moment: another process may be migrating the store
     application, version = connection.pragma("application_id"), connection.pragma("user_version")
-    return application, version, schema_digest(connection) if application == APPLICATION_ID and version in SCHEMAS else ""
+    return application, version, application == APPLICATION_ID and is_known(version) and has_its_tables(connection, version)
 
 
 def _adds_up(connection: apsw.Connection) -> bool:
     """Whether the manifest is the sum of all checks. Rows of an older file are good in themselves, but not together with a newer manifest."""
     try:
+        attach(connection)
         with connection:  # both of one moment: others may be writing
             right = adds_up(connection)
+        connection.execute("DETACH absent").fetchall()  # what was prepared with it is prepared again
     except apsw.Error:
         return False
     return right

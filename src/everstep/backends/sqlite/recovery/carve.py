@@ -137,15 +137,15 @@ def _of_table(rowid: int, values: list[Any]) -> Iterator[tuple[str, Any]]:
     match values:
         case [None, str(), bytes(), bytes(), *_] if len(values) == 22:
             yield "runs", rowid
-        case [None, str(), int(), int(), int(), _, _, _, bytes(), _, _]:
+        case [None, str(), int(), int(), int(), _, _, _, _, _, bytes(), _, _]:
             yield "records", rowid
-        case [None, bytes() as family, bytes() as digest, _, *_] if len(values) in (4, 5) and len(family) == 16 and len(digest) == 32:
+        case [None, bytes() as family, bytes() as digest, _, int()] if len(family) == 16 and len(digest) == 32:
             yield "chunks", digest
         case [None, bytes(), bytes(), int(), int(), bytes(), _]:
             yield "pruned", rowid
         case [None, str(), bytes(), bytes(), int(), int(), int(), bytes(), int(), bytes()]:
             yield "tombstones", rowid
-        case [None, bytes() as total, int(), int(), *_] if rowid == 1 and len(values) in (5, 7, 9) and len(total) == 32:
+        case [None, bytes() as total, int(), int(), *_] if rowid == 1 and len(values) == 10 and len(total) == 32:
             yield "manifest", 1
         case [None, bytes()]:
             yield "feed", rowid

@@ -19,7 +19,8 @@ from everstep.backends.contract.core import MAX_SEQ
 from everstep.backends.contract.recovery import Entry, Feed, Summary
 from everstep.backends.sqlite.feed import length, proven
 from everstep.backends.sqlite.files.create import folder_error
-from everstep.backends.sqlite.files.format import FORMAT, TABLES
+from everstep.backends.sqlite.files.format import FORMAT
+from everstep.backends.sqlite.files.parts import TABLES, attach
 from everstep.backends.sqlite.files.rollback_guard import Witness
 from everstep.backends.sqlite.recovery.carve import GONE, Carver
 from everstep.backends.sqlite.recovery.pages import Pages
@@ -36,19 +37,19 @@ from everstep.backends.sqlite.rows import (
 )
 from everstep.errors import Damaged, NewerFormat
 from everstep.fields import replace
-from everstep.records import ZERO, Base, Letter, Pruned, Record, RunRow, Tag, Tombstone
+from everstep.records import ZERO, Base, Letter, Pruned, Record, RunRow, Seal, Tag, Tombstone, unkeyed
 
 T = TypeVar("T")
 _SQL = sql_files.load("sqlite", "wreck")
 _MOST_PLACES = (1 << 32) - 1
-_NO_MANIFEST: Values = (1, None, 0, 0, None, None, None, 0, b"")
 _PATIENCE = 150  # reads of one range that fail before the rest of it is left to the carver
 
 
 class SqliteWreck:
     """A store file that may be damaged in any way."""
 
-    def __init__(self, source: str | os.PathLike[str], private: str) -> None:
+    def __init__(self, source: str | os.PathLike[str], private: str, seal: Seal = unkeyed) -> None:
+        self._seal = seal
         self.path = os.path.realpath(source)
         self._witness = Witness(self.path).recall()
         try:
@@ -74,6 +75,8 @@ class SqliteWreck:
                 (apsw.SQLITE_DBCONFIG_DEFENSIVE, 1),
             ):
                 connection.config(setting, value)
+            with suppress(apsw.Error):  # tables that cannot be read: then no statement finds anything
+                attach(connection)
             return connection.cursor()
         except apsw.Error:
             return None
@@ -130,12 +133,11 @@ class SqliteWreck:
         return self._summary(found[0]) if found else Summary(unreadable=self._pages.unreadable)
 
     def _manifests(self, deep: bool) -> list[Values]:
-        """Manifest rows: those of older formats are filled up to nine columns."""
-        found = [*self._all("manifest"), *(self._carved("manifest", 1) if deep else ())]
-        return list(dict.fromkeys((*values, *_NO_MANIFEST[len(values) :]) for values in found))
+        """The manifest rows that there are."""
+        return list(dict.fromkeys([*self._all("manifest"), *(self._carved("manifest", 1) if deep else ())]))
 
     def _summary(self, values: Values) -> Summary:
-        _, total, _, following, last, _, _, writes, identity = values
+        _, total, _, following, last, _, _, writes, identity, _ = values
         seen = self._witness.writes if self._witness is not None and self._witness.identity == identity else 0
         return Summary(
             total if type(total) is bytes else None,
@@ -247,7 +249,11 @@ class SqliteWreck:
         return None
 
     def facts(self, deep: bool) -> dict[str, str]:
-        return dict(self._made(fact_from, [*self._all("facts"), *(self._carved("facts", 0, live=True) if deep else ())]))
+        return dict(
+            self._made(
+                lambda values: fact_from(values, self._seal), [*self._all("facts"), *(self._carved("facts", 0, live=True) if deep else ())]
+            )
+        )
 
     def close(self) -> None:
         if self._cursor is not None:
@@ -261,7 +267,7 @@ def _record(run: str, values: Values) -> Record:
         try:
             return record_from(run, values)
         except Damaged:
-            if values[9] is not None or values[10] is not None:
+            if values[11] is not None or values[12] is not None:
                 raise
-    known = tuple(None if value is GONE else value for value in values[:9])
+    known = tuple(None if value is GONE else value for value in values[:11])
     return replace(record_from(run, (*known, ZERO, None)), body_digest=ZERO)

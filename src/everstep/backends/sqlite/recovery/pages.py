@@ -161,6 +161,6 @@ def manifest_row(page: bytes, usable: int) -> tuple[Any, ...] | None:
     if page[:1] != b"\x0d" or page[3:5] != b"\0\x01":
         return None
     for cell, values in rows_in(page, False, usable):
-        if cell.rowid == 1 and len(values) == 9 and isinstance(values[1], bytes) and isinstance(values[7], int):
+        if cell.rowid == 1 and len(values) == 10 and isinstance(values[1], bytes) and isinstance(values[7], int):
             return (*values[:8], bytes(values[8]) if isinstance(values[8], bytes) else b"")
     return None

@@ -13,14 +13,15 @@ from pathlib import Path
 import apsw
 
 from everstep.backends import sql_files
+from everstep.backends.contract.query_semantics import meta_scalars
 from everstep.backends.contract.queues import Task, placed
 from everstep.backends.contract.recovery import Entry
-from everstep.backends.query_semantics import meta_scalars
 from everstep.backends.sqlite.errors import write_error
 from everstep.backends.sqlite.feed import FeedWriter
 from everstep.backends.sqlite.files import format as sqlite_format
 from everstep.backends.sqlite.files.create import discard, folder_error, link, remove_unfinished, unfinished
 from everstep.backends.sqlite.files.leftovers import leftovers
+from everstep.backends.sqlite.files.parts import PARTS
 from everstep.backends.sqlite.rows import (
     Values,
     base_values,
@@ -33,21 +34,27 @@ from everstep.backends.sqlite.rows import (
 )
 from everstep.clock import clock
 from everstep.errors import InvalidArgument
-from everstep.records import MODULUS, Base, Kind, Letter, Pruned, Record, RunRow, Tag, Tombstone, fact_check
+from everstep.records import MODULUS, SEALED, Base, Kind, Letter, Pruned, Record, RunRow, Seal, Tag, Tombstone, fact_check, unkeyed
 from everstep.system import sync, sync_folder, sync_parents
 
 _SQL = sql_files.load("sqlite", "write")
+_PARTS = {
+    "add_chunk": PARTS["chunks"], "add_run_tag": PARTS["listing"], "add_run_meta": PARTS["listing"], "add_tag": PARTS["tags"],
+    "add_letter": PARTS["letters"], "add_feed": PARTS["feed"], "set_prune_mark": PARTS["pruned"], "add_base": PARTS["pruned"],
+    "add_tombstone": PARTS["tombstones"], "set_fact": PARTS["facts"], "add_task": PARTS["queues"],
+}  # fmt: skip
 
 
 class SqliteBuilder:
     """A store file in the making."""
 
-    def __init__(self, target: str | os.PathLike[str]) -> None:
+    def __init__(self, target: str | os.PathLike[str], seal: Seal = unkeyed) -> None:
+        self._seal = seal
         self.path = Path(os.path.realpath(target))
         self._refuse_taken()
         self._new = unfinished(self.path)
         self.private = str(self._new)
-        self._total = self._runs = 0
+        self._total = self._runs = self._made = 0
         self._once: set[tuple[str, str]] = set()
         try:
             remove_unfinished(self.path)
@@ -68,7 +75,13 @@ class SqliteBuilder:
             raise InvalidArgument(f"{taken[0]} exists already", remedy="Give a path where nothing is: repair never writes over anything.")
 
     def _write(self, name: str, rows: Iterable[Values]) -> None:
+        rows = list(rows)
+        if not rows:
+            return
         try:
+            part = _PARTS.get(name)
+            if part is not None and not self._made & part.bit:
+                self._made = sqlite_format.make(self._connection, part, self._made)
             self._connection.cursor().executemany(_SQL[name], rows)
         except apsw.Error as error:
             raise write_error(error, str(self.path)) from error
@@ -79,6 +92,9 @@ class SqliteBuilder:
     ) -> None:  # fmt: skip
         seqs = {record.number: record.seq for record in records if record.kind == Kind.CHECKPOINT}
         tags, letters, bases = list(tags), list(letters), list(bases)
+        for name in ("workflow", "session", "parent", "note"):
+            if getattr(row, name) is not None and not self._made & PARTS[f"{name}s"].bit:
+                self._made = sqlite_format.make(self._connection, PARTS[f"{name}s"], self._made)
         self._write("create", [(place, *run_values(row))])
         self._write("add_record", (record_values(place, record) for record in records))
         self._write("add_tag", ((place, tag.name, tag.number, seqs[tag.number], tag.at, tag.key, tag.check) for tag in tags))
@@ -108,10 +124,12 @@ class SqliteBuilder:
         self._total += int.from_bytes(tombstone.check)
 
     def fact(self, name: str, value: str) -> None:
-        self._write("set_fact", [fact_values(name, value)])
-        self._total += int.from_bytes(fact_check(name, value))
+        self._write("set_fact", [fact_values(name, value, self._seal)])
+        self._total += int.from_bytes(fact_check(name, value, self._seal))
 
     def finish(self, places: int, last: int | None, feed: Iterable[Entry]) -> None:
+        if self._seal is not unkeyed:
+            self.fact(SEALED, "keyed")
         writer = FeedWriter()
         for entry in feed:
             writer.add(*entry)

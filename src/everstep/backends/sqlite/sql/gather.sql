@@ -18,5 +18,5 @@ SELECT run, key, number, at, body, "check" FROM bases WHERE run BETWEEN ? AND ? 
 
 -- name: heads_of
 -- The newest record of some runs, and whatever is behind it.
-SELECT u.pk, r.id, r.kind, r.epoch, r.at, r.number, r.note, r.tags, r.meta, r.digest, r.body_digest, r.body
+SELECT u.pk, r.id, r.kind, r.epoch, r.at, r.number, r.note, r.tags, r.meta, r.own, r.labels, r.digest, r.body_digest, r.body
 FROM runs u CROSS JOIN records r ON r.id BETWEEN (u.pk << 31) + u.head_seq AND (u.pk << 31) + u.head_seq + 1 WHERE u.pk BETWEEN ? AND ?

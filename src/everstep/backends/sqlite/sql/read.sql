@@ -28,25 +28,33 @@ SELECT pk FROM runs WHERE id = ?
 
 -- name: records
 -- A range of a chain.
-SELECT id, kind, epoch, at, number, note, tags, meta, digest, body_digest, body FROM records WHERE id BETWEEN ? AND ? ORDER BY id
+SELECT id, kind, epoch, at, number, note, tags, meta, own, labels, digest, body_digest, body FROM records WHERE id BETWEEN ? AND ? ORDER BY id
 
 -- name: newest_records
 -- The last so many of a range of a chain, newest first.
-SELECT id, kind, epoch, at, number, note, tags, meta, digest, body_digest, body FROM records WHERE id BETWEEN ? AND ?
+SELECT id, kind, epoch, at, number, note, tags, meta, own, labels, digest, body_digest, body FROM records WHERE id BETWEEN ? AND ?
 ORDER BY id DESC LIMIT ?
 
 -- name: records_of_kinds
 -- The records of some kinds (a JSON array) in a range, newest first.
-SELECT id, kind, epoch, at, number, note, tags, meta, digest, body_digest, body FROM records
+SELECT id, kind, epoch, at, number, note, tags, meta, own, labels, digest, body_digest, body FROM records
 WHERE id BETWEEN ? AND ? AND kind IN (SELECT value FROM json_each(?)) ORDER BY id DESC LIMIT ?
+
+-- name: pk_and_head
+-- Which run it is, and how long its chain is.
+SELECT pk, head_seq FROM runs WHERE id = ?
+
+-- name: base_before
+-- The newest base in a range that stands for a checkpoint or an earlier one.
+SELECT id FROM records WHERE id BETWEEN ? AND ? AND kind = 'base' AND number <= ? ORDER BY id DESC LIMIT 1
 
 -- name: number_from
 -- The checkpoint number of the first record at or beyond an id.
 SELECT id, number FROM records WHERE id BETWEEN ? AND ? ORDER BY id LIMIT 1
 
--- name: kind
--- What kind a record is.
-SELECT kind FROM records WHERE id = ?
+-- name: kind_from
+-- Checkpoint number and kind of the first record at or beyond an id.
+SELECT id, number, kind FROM records WHERE id BETWEEN ? AND ? ORDER BY id LIMIT 1
 
 -- name: last_id
 -- The newest record in a range.
@@ -124,10 +132,6 @@ SELECT count(*) FROM feed
 -- The id of the run at a place.
 SELECT id FROM runs WHERE pk = ?
 
--- name: newest_ids
--- Every run with the id of its newest record.
-SELECT pk, (SELECT max(id) FROM records WHERE id BETWEEN runs.pk << 31 AND runs.pk << 31 | 2147483647) FROM runs ORDER BY pk
-
 -- name: heads
 -- Every run and where its records end.
 SELECT pk, id, head_seq FROM runs ORDER BY pk
@@ -194,7 +198,15 @@ SELECT name, value, "check" FROM facts WHERE substr(name, 1, length(?1)) = ?1 OR
 
 -- name: schema
 -- Every table and index; as bytes, because a damaged one may be no text.
-SELECT CAST(type AS BLOB), CAST(name AS BLOB), CAST(tbl_name AS BLOB), CAST(coalesce(sql, '') AS BLOB) FROM sqlite_schema
+SELECT CAST(type AS BLOB), CAST(name AS BLOB), CAST(tbl_name AS BLOB), CAST(coalesce(sql, '') AS BLOB) FROM main.sqlite_schema
+
+-- name: parts
+-- Which parts of the tables were made, a bit for each.
+SELECT parts FROM manifest WHERE pk = 1
+
+-- name: schema_version
+-- How often the tables were changed.
+PRAGMA main.schema_version
 
 -- name: seen
 -- Which store this is, and how often it was written.
@@ -202,7 +214,7 @@ SELECT identity, writes FROM manifest WHERE pk = 1
 
 -- name: manifest_page
 -- The page of the manifest, to find it in the WAL.
-SELECT rootpage FROM sqlite_schema WHERE name = 'manifest'
+SELECT rootpage FROM main.sqlite_schema WHERE name = 'manifest'
 
 -- name: total
 -- The sum in the manifest.
@@ -212,10 +224,6 @@ SELECT total FROM manifest WHERE pk = 1
 -- All that the sum in the manifest is made of.
 SELECT "check" FROM runs UNION ALL SELECT "check" FROM tags UNION ALL SELECT "check" FROM letters UNION ALL SELECT "check" FROM pruned
 UNION ALL SELECT "check" FROM bases UNION ALL SELECT "check" FROM tombstones UNION ALL SELECT "check" FROM facts
-
--- name: run_numbers
--- The place of every run in the order of creation.
-SELECT pk FROM runs ORDER BY pk
 
 -- name: task_queue
 -- The queue of a run that has a place in one.

@@ -1,4 +1,4 @@
--- Reads from a store that may be damaged and of any format. Each has a name and a sentence; backends/queries.py loads them.
+-- Reads from a store that may be damaged. Each has a name and a sentence; backends/queries.py loads them.
 
 -- name: runs
 -- The rows of runs between two places, without an index that may be damaged.
@@ -8,7 +8,7 @@ FROM runs NOT INDEXED WHERE pk BETWEEN ? AND ? ORDER BY pk
 
 -- name: records
 -- The records between two ids.
-SELECT id, kind, epoch, at, number, note, tags, meta, digest, body_digest, body FROM records WHERE id BETWEEN ? AND ? ORDER BY id
+SELECT id, kind, epoch, at, number, note, tags, meta, own, labels, digest, body_digest, body FROM records WHERE id BETWEEN ? AND ? ORDER BY id
 
 -- name: tags
 -- All tags of a run.
@@ -35,8 +35,8 @@ SELECT pk, id, key, family, created_at, at, head_seq, head_digest, checkpoints, 
 SELECT frame FROM chunks WHERE family = ? AND digest = ?
 
 -- name: manifest
--- The manifest of any format.
-SELECT * FROM manifest WHERE pk = 1
+-- The manifest.
+SELECT pk, total, runs, next, latest, feed, fed, writes, identity, parts FROM manifest WHERE pk = 1
 
 -- name: feed_before
 -- The part of the feed that begins before a position.
@@ -52,4 +52,4 @@ PRAGMA user_version
 
 -- name: tables
 -- Which tables there are.
-SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%'
+SELECT name FROM main.sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%'

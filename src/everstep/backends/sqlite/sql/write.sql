@@ -14,7 +14,7 @@ ROLLBACK
 
 -- name: manifest
 -- The manifest row, with the primary key that the next run gets and the end of the feed.
-SELECT total, runs, next, latest, feed, fed, writes FROM manifest WHERE pk = 1
+SELECT total, runs, next, latest, feed, fed, writes, parts FROM manifest WHERE pk = 1
 
 -- name: format
 -- Which format the store has by now.
@@ -24,17 +24,13 @@ PRAGMA user_version
 -- The manifest after the batch.
 UPDATE manifest SET total = ?, runs = ?, next = ?, latest = ?, feed = ?, fed = ?, writes = ? WHERE pk = 1
 
--- name: set_feed
--- The end of the feed alone.
-UPDATE manifest SET feed = ?, fed = ? WHERE pk = 1
-
 -- name: set_identity
 -- What tells this store from every other one.
 UPDATE manifest SET identity = ? WHERE pk = 1
 
--- name: set_total
--- The sum alone.
-UPDATE manifest SET total = ? WHERE pk = 1
+-- name: set_parts
+-- Which parts of the tables were made by now.
+UPDATE manifest SET parts = ? WHERE pk = 1
 
 -- name: add_feed
 -- A full part of the feed.
@@ -74,7 +70,8 @@ UPDATE runs SET epoch = ?, worker = ?, since = ?, "check" = ? WHERE pk = ? AND "
 
 -- name: add_record
 -- One link of a chain.
-INSERT INTO records (id, kind, epoch, at, number, note, tags, meta, digest, body_digest, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO records (id, kind, epoch, at, number, note, tags, meta, own, labels, digest, body_digest, body)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: add_chunk
 -- One chunk. One that is there has the same content, unless it was damaged: then this heals it. A frame never gets shorter (see
@@ -97,7 +94,7 @@ INSERT OR REPLACE INTO pruned (run, key, ranges, freed, at, numbers, "check") VA
 
 -- name: take_record
 -- A record that has a body, without it; it is put back with a digest in its place.
-DELETE FROM records WHERE id = ? AND body IS NOT NULL RETURNING id, kind, epoch, at, number, note, tags, meta, digest
+DELETE FROM records WHERE id = ? AND body IS NOT NULL RETURNING id, kind, epoch, at, number, note, tags, meta, own, labels, digest
 
 -- name: add_base
 -- A base that prune adds.
@@ -176,10 +173,17 @@ UPDATE workers SET expires_boot = ?, expires_at = ? WHERE id = ?
 -- A worker that is known to be dead.
 DELETE FROM workers WHERE id = ?
 
--- name: checks
--- What leaves the manifest with a run, besides its row.
-SELECT "check" FROM tags WHERE run = ?1 UNION ALL SELECT "check" FROM letters WHERE run = ?1
-UNION ALL SELECT "check" FROM pruned WHERE run = ?1 UNION ALL SELECT "check" FROM bases WHERE run = ?1
+-- name: tag_checks
+-- What leaves the manifest with the tags of a run.
+SELECT "check" FROM tags WHERE run = ?
+
+-- name: letter_checks
+-- What leaves the manifest with its letters.
+SELECT "check" FROM letters WHERE run = ?
+
+-- name: pruned_checks
+-- What leaves the manifest with its prune mark and its added bases.
+SELECT "check" FROM pruned WHERE run = ?1 UNION ALL SELECT "check" FROM bases WHERE run = ?1
 
 -- name: drop_run
 -- The row of a run.

@@ -1,4 +1,4 @@
-"""Pruning, sweeping, tombstones, facts, and what a store tells about itself."""
+"""Pruning and sweeping: `contract.reclaim`."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from hashlib import sha256
 import pytest
 
 from everstep.backends.contract.core import Backend
-from everstep.backends.contract.upkeep import Cut
-from everstep.backends.deleted_places import PREFIX, name_of
+from everstep.backends.contract.types import Cut
 from everstep.errors import Conflict, NotFound
-from everstep.records import ZERO, Base, Pruned, RunRow, Tag, record_fault
+from everstep.records import ZERO, Base, Pruned, RunRow, record_fault
 from everstep.testing.conformance.suite import OpenHandle, Suite
-from everstep.testing.rows import new_letter, new_run
+from everstep.testing.rows import new_letter
 
 _A, _B, _C = b"a" * 32, b"b" * 32, b"c" * 32
 
@@ -35,7 +34,7 @@ class PruneSuite(Suite):
         assert [record.body for record in records] == [None, b"state", None, b"state"]
         before = ZERO
         for record in records:
-            assert record_fault(before, record) is None
+            assert record_fault(before, record, row.key, backend.seal) is None
             before = record.digest
         assert backend.pruned(row.id) == asked.now
         assert backend.run(row.id) == row
@@ -158,103 +157,3 @@ class SweepSuite(Suite):
         row = self.advance(backend, row)
         assert len(backend.records(row.id, 0, 99)) == 5
         assert backend.check() == []
-
-
-class TombstonesSuite(Suite):
-    def test_a_deleted_run_leaves_one(self, backend: Backend) -> None:
-        keep, gone = self.create(backend, "keep"), self.create(backend, "gone", checkpoints=3)
-        assert backend.tombstones() == []
-        backend.prune(cut(gone, 1, bases=[Base.make(gone.key, 2, 7, b"base")]))
-        backend.delete(gone)
-        (left,) = backend.tombstones()
-        assert (left.id, left.key, left.family, left.created_at) == ("gone", gone.key, gone.family, gone.created_at)
-        assert (left.head_seq, left.head_digest, left.checkpoints) == (3, gone.head_digest, 3)
-        assert left.check == left.digest()
-        assert backend.pruned("gone") is None
-        assert backend.bases("gone") == []
-        manifest = backend.manifest()
-        assert (manifest.runs, manifest.places) == (1, 2)
-        assert manifest.total == self.computed(backend)
-        assert backend.run("keep") == keep
-
-    def test_a_census_adds_up_all_that_counts(self, backend: Backend) -> None:
-        row = self.create(backend, "one", checkpoints=3)
-        backend.tag(Tag.make(row.key, "t", 2, 1), row.id)
-        backend.post(new_letter(row), row.id)
-        backend.prune(cut(row, 1, bases=[Base.make(row.key, 2, 7, b"base")]))
-        backend.delete(self.create(backend, "gone", checkpoints=2))
-        census, manifest = backend.census(), backend.manifest()
-        assert (census.total, census.runs, census.places) == (manifest.total, manifest.runs, manifest.places)
-        assert (census.found_total, census.found_runs, census.tombstones) == (self.computed(backend), 1, 1)
-        assert census.found_total == census.total
-
-    def test_health_tells_of_the_engine_and_that_it_can_be_written(self, backend: Backend) -> None:
-        self.create(backend, "one", checkpoints=3)
-        health = backend.health()
-        assert isinstance(health["engine"], str)
-        assert health["read_only"] is None
-        assert health["writes"] == backend.manifest().writes
-
-    def test_a_check_that_is_told_to_stop_has_no_result_and_does_no_harm(self, backend: Backend) -> None:
-        self.create(backend, "one", checkpoints=30)
-        assert backend.check(lambda: True) in (None, [])
-        assert backend.check(lambda: False) == []
-        assert backend.check() == []
-
-    def test_an_id_that_is_used_again_has_several(self, backend: Backend) -> None:
-        for _ in range(3):
-            backend.delete(self.create(backend, "again"))
-        found = backend.tombstones()
-        assert [tombstone.id for tombstone in found] == ["again"] * 3
-        assert [tombstone.place for tombstone in found] == sorted({tombstone.place for tombstone in found})
-        assert backend.tombstones(found[0].place, 1) == [found[1]]
-        assert backend.manifest().total == self.computed(backend)
-
-    def test_old_tombstones_go_and_their_places_stay_known(self, backend: Backend) -> None:
-        for name in ("one", "two", "three"):
-            backend.delete(self.create(backend, name, checkpoints=2))
-        self.create(backend, "four")
-        assert backend.forget(0, 0) == backend.forget(1, 1 << 60) == 0
-        before = backend.manifest()
-        assert backend.forget(0, 1 << 60) == 3
-        assert backend.forget(0, 1 << 60) == 0
-        assert backend.tombstones() == []
-        assert backend.facts(PREFIX) == {name_of(0): "1-3"}
-        census, manifest = backend.census(), backend.manifest()
-        assert (census.total, census.found_total, census.tombstones) == (manifest.total, self.computed(backend), 3)
-        assert (manifest.runs, manifest.places) == (before.runs, before.places)
-        assert manifest.writes > before.writes
-        assert backend.check() == []
-
-    def test_a_fork_of_a_run_that_was_deleted_meanwhile_is_refused(self, backend: Backend) -> None:
-        parent = self.create(backend, "parent", checkpoints=1)
-        backend.delete(parent)
-        before = backend.manifest()
-        with pytest.raises(NotFound, match="parent"):
-            self.create(backend, "fork", family=parent.family, parent="parent", parent_number=1)
-        assert backend.manifest() == before
-        self.create(backend, "parent")  # another run of that name is no parent of it
-        with pytest.raises(NotFound):
-            self.create(backend, "fork", family=parent.family, parent="parent", parent_number=1)
-        child = new_run("child", parent="parent", parent_number=-1)
-        assert child.family == child.key
-        self.create(backend, "child", parent="parent", parent_number=-1)
-
-
-class FactsSuite(Suite):
-    def test_facts_are_remembered_replaced_and_forgotten(self, backend: Backend, open_handle: OpenHandle) -> None:
-        assert backend.fact("a") is None
-        for name, value in (("a", "1"), ("b/x", "2"), ("b/y", "3"), ("a", "4")):
-            backend.set_fact(name, value)
-        other = open_handle()
-        try:
-            assert other.fact("a") == "4"
-            assert other.facts() == {"a": "4", "b/x": "2", "b/y": "3"}
-            assert list(other.facts("b/")) == ["b/x", "b/y"]
-            assert other.manifest().total == self.computed(other)
-        finally:
-            other.close()
-        backend.set_fact("a", None)
-        backend.set_fact("never", None)
-        assert backend.manifest().total == self.computed(backend)
-        assert backend.fact("a") is None

@@ -1,18 +1,13 @@
-"""Who may write, and what becomes of many that write at once."""
+"""Who may write."""
 
 from __future__ import annotations
-
-import threading
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from everstep.backends.contract.core import Backend, Commit
-from everstep.errors import Conflict, DamagedRun, LeaseHeld, LostLease, NotFound, RunExists
-from everstep.records import ZERO, RunRow, shift
+from everstep.errors import Conflict, DamagedRun, LeaseHeld, LostLease, NotFound
 from everstep.testing.conformance.suite import OpenHandle, Suite
-from everstep.testing.rows import new_run, new_worker, next_commit
+from everstep.testing.rows import new_run, new_worker
 
 
 class FencingSuite(Suite):
@@ -169,86 +164,3 @@ class LeaseSuite(Suite):
         backend.commit(Commit(row, backend.run(row.id)))
         with pytest.raises(DamagedRun):
             backend.acquire(row.id, new_worker())
-
-
-class GroupCommitSuite(Suite):
-    def test_submitted_commits_are_settled_in_order(self, backend: Backend) -> None:
-        row = self.create(backend)
-        settled: list[BaseException | None] = []
-        finished = threading.Event()
-
-        def done(error: BaseException | None) -> None:
-            settled.append(error)
-            if len(settled) == 50:
-                finished.set()
-
-        for i in range(50):
-            commit = next_commit(row, bytes([i]))
-            backend.submit(commit, done)
-            row = commit.run
-        assert finished.wait(30)
-        assert settled == [None] * 50
-        assert backend.run(row.id) == row
-        assert [r.body for r in backend.records(row.id, 0, 99)] == [bytes([i]) for i in range(50)]
-
-    def test_a_refused_commit_does_not_fail_the_others_that_wait_with_it(self, backend: Backend) -> None:
-        rows = [self.create(backend) for _ in range(20)]
-        stale = rows[7]
-        self.advance(backend, stale, b"moved")
-        results: dict[int, BaseException | None] = {}
-        finished = threading.Event()
-
-        def done(i: int) -> Callable[[BaseException | None], None]:
-            def note(error: BaseException | None) -> None:
-                results[i] = error
-                if len(results) == 22:
-                    finished.set()
-
-            return note
-
-        for i, row in enumerate(rows):
-            backend.submit(next_commit(row), done(i))
-        backend.submit(Commit(new_run(rows[0].id), None), done(20))
-        backend.submit(next_commit(new_run("ghost")), done(21))
-        assert finished.wait(30)
-        kinds = {i: type(error) for i, error in results.items() if error is not None}
-        assert kinds == {7: Conflict, 20: RunExists, 21: LostLease}
-        assert all(len(backend.records(row.id, 0, 9)) == 1 for row in rows)
-
-    def test_threads_commit_to_their_own_runs_at_the_same_time(self, backend: Backend) -> None:
-        def drive(i: int) -> RunRow:
-            row = self.create(backend, f"thread-{i}")
-            for _ in range(20):
-                row = self.advance(backend, row)
-            return row
-
-        with ThreadPoolExecutor(8) as pool:
-            rows = list(pool.map(drive, range(8)))
-        assert [backend.run(row.id) for row in rows] == rows
-        assert backend.manifest().total == shift(ZERO, [], [row.check for row in rows])
-
-    def test_threads_racing_on_one_run_have_one_winner(self, backend: Backend) -> None:
-        row = self.create(backend)
-        barrier = threading.Barrier(8)
-
-        def race(i: int) -> bool:
-            barrier.wait()
-            try:
-                self.advance(backend, row, bytes([i]))
-            except Conflict:
-                return False
-            return True
-
-        with ThreadPoolExecutor(8) as pool:
-            assert sum(pool.map(race, range(8))) == 1
-        assert len(backend.records(row.id, 0, 9)) == 1
-
-    def test_waiting_and_submitted_commits_keep_the_order_of_their_calls(self, backend: Backend) -> None:
-        row = self.create(backend)
-        errors: list[BaseException | None] = []
-        for _ in range(10):
-            submitted = next_commit(row)
-            backend.submit(submitted, errors.append)
-            row = self.advance(backend, submitted.run)
-        assert backend.run(row.id) == row
-        assert errors == [None] * 10

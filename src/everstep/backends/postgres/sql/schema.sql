@@ -62,6 +62,8 @@ CREATE TABLE {schema}.records (
     note text COLLATE "C",
     tags text,
     meta text,
+    own text,
+    labels bytea,
     digest bytea NOT NULL,
     body_digest bytea,
     body bytea,

@@ -1,0 +1,96 @@
+"""Asking a backend for what it can do besides `Core`, and refusing where it cannot. Relies on the names of the protocols' methods alone.
+
+A backend has a capability if it has all methods of the protocol. A store puts `Partial` around a backend that lacks some, so that a call of
+what is missing is refused with a code and a remedy wherever it comes from.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from everstep.backends.contract.audit import Audit
+from everstep.backends.contract.core import Backend, Core
+from everstep.backends.contract.facts import Facts
+from everstep.backends.contract.feed import Feed
+from everstep.backends.contract.index import Index
+from everstep.backends.contract.mailbox import Mailbox
+from everstep.backends.contract.outbox import Outbox
+from everstep.backends.contract.queues import Queues
+from everstep.backends.contract.reclaim import Reclaim
+from everstep.backends.contract.transactions import Transactional
+from everstep.backends.contract.types import Commit, Committed
+from everstep.errors import MissingCapability
+from everstep.records import unkeyed
+
+CAPABILITIES: tuple[type, ...] = (Mailbox, Index, Feed, Audit, Reclaim, Facts, Queues, Outbox, Transactional)
+_EXPECTED = CAPABILITIES[:7]
+
+
+@cache
+def methods(protocol: type) -> tuple[str, ...]:
+    """The methods that a protocol asks for."""
+    return tuple(name for name, value in vars(protocol).items() if callable(value) and not name.startswith("_"))
+
+
+def has(backend: Any, capability: type) -> bool:
+    """Whether a backend has all methods of a capability."""
+    return all(hasattr(backend, name) for name in methods(capability))
+
+
+def need(backend: Any, *capabilities: type) -> None:
+    """Refuse with `MissingCapability` if a backend lacks one of these."""
+    for capability in capabilities:
+        if not has(backend, capability):
+            raise _missing(backend, capability)
+
+
+def whole(backend: Any) -> Backend:
+    """The backend, or one around it that refuses what it lacks. One that says nothing of a seal has the unkeyed one."""
+    if not hasattr(backend, "seal"):
+        backend.seal = unkeyed
+    made: Backend = backend if all(has(backend, capability) for capability in _EXPECTED) else Partial(backend)
+    return made
+
+
+class Partial:
+    """A backend that lacks capabilities: what it has is handed on, what it lacks is refused by name.
+
+    A question whose answer is certain is answered: where nothing can be posted there are no letters, where nothing is pruned there is no mark.
+    """
+
+    def __init__(self, backend: Core) -> None:
+        self._backend = backend
+        missing = [capability for capability in CAPABILITIES if not has(backend, capability)]
+        self._refused = {name: capability for capability in missing for name in methods(capability)}
+
+    def __getattr__(self, name: str) -> Any:
+        capability = self._refused.get(name)
+        if capability is None:
+            return getattr(self._backend, name)
+        if name in _CERTAIN:
+            return _CERTAIN[name]
+        raise _missing(self._backend, capability)
+
+    def commit(self, commit: Commit, *others: Commit) -> Committed:
+        for one in (commit, *others):
+            if one.letters and "post" in self._refused:
+                raise _missing(self._backend, Mailbox)
+            if one.task is not None and "claim" in self._refused:
+                raise _missing(self._backend, Queues)
+        return self._backend.commit(commit, *others)
+
+
+_CERTAIN: dict[str, Any] = {
+    "letters": lambda run: [],
+    "tags": lambda run, first=None, last=None: [],
+    "pruned": lambda run: None,
+    "bases": lambda run, upto=None: [],
+    "place": lambda run: None,
+    "fact": lambda name: None,
+    "facts": lambda prefix="": {},
+}
+
+
+def _missing(backend: Any, capability: type) -> MissingCapability:
+    return MissingCapability(backend.url, capability.__name__.lower())

@@ -1,0 +1,110 @@
+"""Tags, and lists of checkpoints: `contract.index`."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from everstep.backends.contract.core import Backend, Query
+from everstep.errors import NotFound
+from everstep.records import Tag
+from everstep.testing.conformance.suite import Suite
+
+
+class TagsSuite(Suite):
+    def test_tags_of_checkpoint_records_become_tags(self, backend: Backend) -> None:
+        row = self.advance(backend, self.create(backend), tags=("b", "a"), at=7)
+        row = self.advance(backend, row, tags=("status-tag",), kind="status")
+        assert backend.tags(row.id) == [Tag.make(row.key, "a", 1, 7), Tag.make(row.key, "b", 1, 7)]
+
+    def test_a_tag_can_be_given_later_without_a_lease(self, backend: Backend) -> None:
+        row = self.create(backend, checkpoints=3)
+        backend.tag(Tag.make(row.key, "good", 2, 99), row.id)
+        assert backend.tags(row.id) == [Tag.make(row.key, "good", 2, 99)]
+        assert backend.run(row.id) == row
+
+    def test_a_tag_that_is_there_is_left_alone(self, backend: Backend) -> None:
+        row = self.create(backend, checkpoints=1)
+        backend.tag(Tag.make(row.key, "t", 1, 5), row.id)
+        before = backend.manifest()
+        backend.tag(Tag.make(row.key, "t", 1, 6), row.id)
+        assert backend.tags(row.id) == [Tag.make(row.key, "t", 1, 5)]
+        assert backend.manifest() == before
+
+    def test_what_does_not_exist_cannot_be_tagged(self, backend: Backend) -> None:
+        row = self.create(backend, checkpoints=1)
+        with pytest.raises(NotFound):
+            backend.tag(Tag.make(row.key, "t", 1, 5), "nobody")
+        with pytest.raises(NotFound):
+            backend.tag(Tag.make(row.key, "t", 2, 5), row.id)
+
+    def test_tags_are_ordered_by_name_and_number(self, backend: Backend) -> None:
+        row = self.create(backend, checkpoints=3)
+        for name, number in (("b", 1), ("a", 3), ("a", 1)):
+            backend.tag(Tag.make(row.key, name, number, 1), row.id)
+        assert [(t.name, t.number) for t in backend.tags(row.id)] == [("a", 1), ("a", 3), ("b", 1)]
+
+
+class CheckpointQuerySuite(Suite):
+    @pytest.fixture
+    def long(self, backend: Backend) -> Backend:
+        row = self.advance(backend, self.create(backend, "long"), kind="start")
+        for i in range(1, 11):
+            meta = json.dumps({"n": i, "flag": i == 1, "text": f"{i}", 'odd"key': None})
+            row = self.advance(
+                backend, row, bytes([i]), note=f"Turn {i}", tags=("third",) if i % 3 == 0 else (), meta=meta if i != 8 else None, at=100 + i
+            )
+            if i % 4 == 0:
+                row = self.advance(backend, row, kind="base", at=100 + i)
+        backend.tag(Tag.make(row.key, "later", 3, 5), "long")
+        backend.tag(Tag.make(row.key, "later", 5, 5), "long")
+        backend.tag(Tag.make(row.key, "early", 3, 5), "long")
+        return backend
+
+    def checkpoint_ids(self, backend: Backend, **fields: object) -> list[int]:
+        return self.numbers(backend.checkpoints("long", Query(**fields)))  # type: ignore[arg-type]
+
+    def test_checkpoints_come_newest_first_without_bodies(self, long: Backend) -> None:
+        found = long.checkpoints("long", Query(limit=2))
+        assert self.numbers(found) == [10, 9]
+        assert [r.body for r in found] == [None, None]
+        stored = long.records("long", found[0].seq, found[0].seq)[0]
+        assert found[0].body_digest == stored.body_digest
+        assert found[0].digest == stored.digest
+        assert self.checkpoint_ids(long, oldest_first=True) == list(range(1, 11))
+        assert long.checkpoints("nobody", Query()) == []
+
+    def test_tags_given_later_count_but_are_not_those_of_the_record(self, long: Backend) -> None:
+        found = {r.number: r.tags for r in long.checkpoints("long", Query())}
+        assert found[3] == ("third",)
+        assert found[5] == ()
+        assert [(tag.name, tag.number) for tag in long.tags("long", 3, 5)] == [("early", 3), ("later", 3), ("later", 5), ("third", 3)]
+        assert found[4] == ()
+        assert self.checkpoint_ids(long, tags=("later",)) == [5, 3]
+        assert self.checkpoint_ids(long, tags=("third", "later")) == [3]
+        assert self.checkpoint_ids(long, tags=("third",), oldest_first=True, limit=2) == [3, 6]
+
+    def test_digests_are_those_of_the_records(self, long: Backend) -> None:
+        records = long.records("long", 0, 99)
+        assert long.digests("long", [r.seq for r in records] + [0, 999]) == {r.seq: r.digest for r in records}
+        assert long.digests("nobody", [1]) == {}
+
+    def test_a_cursor_is_a_number(self, long: Backend) -> None:
+        assert self.checkpoint_ids(long, after=4) == [3, 2, 1]
+        assert self.checkpoint_ids(long, after=8, oldest_first=True) == [9, 10]
+        assert self.checkpoint_ids(long, after=5, limit=1) == [4] == self.checkpoint_ids(long, after=3, limit=1, oldest_first=True)
+        assert self.checkpoint_ids(long, after=99, limit=1) == [10]
+        assert self.checkpoint_ids(long, after=1) == [] == self.checkpoint_ids(long, after=10, oldest_first=True)
+        assert self.checkpoint_ids(long, after=9, tags=("third",)) == [6, 3]
+
+    def test_each_filter_narrows_the_checkpoints(self, long: Backend) -> None:
+        assert self.checkpoint_ids(long, note="TURN 1") == [10, 1]
+        assert self.checkpoint_ids(long, since=109) == [10, 9]
+        assert self.checkpoint_ids(long, until=103) == [2, 1]
+        assert self.checkpoint_ids(long, meta={"n": 4.0}) == [4]
+        assert self.checkpoint_ids(long, meta={"text": "4"}) == [4]
+        assert self.checkpoint_ids(long, meta={"flag": True}) == [1]
+        assert self.checkpoint_ids(long, meta={"flag": 1}) == []
+        assert self.checkpoint_ids(long, meta={'odd"key': None}, limit=3) == [10, 9, 7]
+        assert self.checkpoint_ids(long, note="turn", tags=("third",), meta={"n": 6}, since=0, until=1000) == [6]
