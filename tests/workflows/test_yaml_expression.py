@@ -106,7 +106,7 @@ def test_what_it_means(text: str, value: Any) -> None:
         ("1 < 2 < 3", "two comparisons in a row; join them with 'and'"),
         ("(1", "expected ')' at the end"),
         ("[1 2]", "expected ',' before '2]'"),
-        ("'open", "a text has no closing quote"),
+        ("'open", "a text without a closing quote"),
         (r"'\x41'", r"unknown escape '\x'; allowed:"),
         ("size(inputs)", "there is no function 'size'; allowed: default, json, len, lines"),
         ("lens(inputs)", "(did you mean 'len'?)"),

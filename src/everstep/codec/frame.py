@@ -55,7 +55,7 @@ class Framer:
         if level is not None and (type(level) is not int or not least <= level <= most):
             raise InvalidArgument(f"level must be an integer from {least} to {most} for {compression}, got {level!r:.60}")
         if type(threshold) is not int or threshold < 0:
-            raise InvalidArgument(f"threshold must be a number of bytes, an integer of at least 0, got {threshold!r:.60}")
+            raise InvalidArgument(f"threshold must be an integer of at least 0 (in bytes), got {threshold!r:.60}")
         self._code = codes[compression]
         self._level = level if level is not None else (1 if compression == "zstd" else 6)
         self._threshold = threshold
@@ -143,7 +143,7 @@ def _unzstd(packed: bytes, size: int) -> bytes:
         raise MemoryError(str(error)) from error
     content: bytes = decompressor.decompress(packed, max_length=size + 1)
     if not decompressor.eof or decompressor.unused_data:
-        raise zstd.ZstdError("the frame does not end at its last byte")
+        raise zstd.ZstdError("the frame is truncated or has trailing bytes")
     return content
 
 
@@ -156,5 +156,5 @@ def _ungzip(packed: bytes, size: int) -> bytes:
     decompressor = zlib.decompressobj(31)
     content = decompressor.decompress(packed, size + 1)
     if not decompressor.eof or decompressor.unused_data:
-        raise zlib.error("the stream does not end at its last byte")
+        raise zlib.error("the stream is truncated or has trailing bytes")
     return content

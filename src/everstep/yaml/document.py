@@ -98,7 +98,7 @@ def parse(text: str, file: str | None = None) -> Document:
     return Document(
         file=file,
         text=text,
-        name=reader.named(fields["name"], "name", ID, "letters, digits, _ and -, beginning with a letter"),
+        name=reader.named(fields["name"], "name", ID, "made of letters, digits, _ and -, beginning with a letter"),
         version=_version(reader, fields["version"]) if "version" in fields else None,
         inputs=inputs,
         state=state,
@@ -132,7 +132,7 @@ def _named(reader: Reader, fields: Mapping[str, Node], key: str) -> dict[str, No
 def _inputs(reader: Reader, node: Node) -> dict[str, Input]:
     """Read a list of names, or a mapping from names to nothing (required), a default, or a schema with or without a default."""
     if isinstance(node.value, list):
-        named = [reader.named(one, "an input", NAME, "a name: letters, digits and _") for one in node.value]
+        named = [reader.named(one, "an input", NAME, "a name of letters, digits and _") for one in node.value]
         return {name: Input(name) for name in named}
     found = {}
     for name, child in reader.mapping(node, "inputs").items():

@@ -89,7 +89,7 @@ def read_step(reader: Reader, node: Node) -> Step:
     """Read a step or a gate."""
     known = (*WORK_KEYS, "gate", "parallel")
     fields = reader.mapping(node, "a step", {*known, *RUN_KEYS}, required=["id"])
-    what = f"step '{reader.named(fields['id'], 'id', ID, 'letters, digits, _ and -, beginning with a letter')}'"
+    what = f"step '{reader.named(fields['id'], 'id', ID, 'made of letters, digits, _ and -, beginning with a letter')}'"
     for key in RUN_KEYS:
         if key in fields:
             form = f"{key}: …" if key in ("python", "shell") else f"shell: …, {key}: …"
@@ -127,7 +127,7 @@ def _read_step(reader: Reader, node: Node, fields: dict[str, Node], what: str) -
         retry=given("retry", read_retry),
         timeout=given("timeout", Reader.seconds),
         kind=given("kind", Reader.text),
-        save=given("save", Reader.named, NAME, "a name: letters, digits and _"),
+        save=given("save", Reader.named, NAME, "a name of letters, digits and _"),
     )
 
 
