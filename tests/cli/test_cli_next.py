@@ -184,7 +184,7 @@ def test_what_is_no_store_is_not_said_to_be_made_into_one(flows: Shop) -> None:
     [
         ("s.db", {"durabilty": "sync"}, "Did you mean durability"),
         ("s.db", {"nonsense": 1}, "The options of such a store: create, busy_ms"),
-        ("memory://", {"create": False}, "Such a store has no options of its own"),
+        ("memory://", {"create": False}, "The options of such a store: seal"),
     ],
 )
 def test_an_option_that_a_store_does_not_have_is_refused(tmp_path: Path, url: str, options: dict[str, object], words: str) -> None:
