@@ -174,7 +174,7 @@ def test_what_is_no_store_is_not_said_to_be_made_into_one(flows: Shop) -> None:
     assert "hint: --store names another; `everstep init` makes a new one." in flows.pipe("runs", "-s", "flows.py").err
     (Path(flows.folder) / "empty.db").touch()
     refused = flows.pipe("init", "-s", "empty.db")
-    assert "remove the file" in refused.err
+    assert "delete it; Everstep will create a new store" in refused.err
     (Path(flows.folder) / "empty.db").unlink()
     flows.pipe("init", "-s", "empty.db").ok()
 

@@ -165,7 +165,7 @@ def test_an_old_store_that_cannot_be_written_is_refused_with_a_remedy(frozen: Fr
         assert said[0] == "ReadOnly no"
         assert f"has format {frozen.format}" in said[1]
         assert f"format {sqlite_format.FORMAT}" in said[1]
-        assert "Open it once where it and its folder can be written" in said[2]
+        assert "Open it once with write access to it and its folder" in said[2]
         assert path.read_bytes() == before
     finally:
         shared.chmod(0o755)
