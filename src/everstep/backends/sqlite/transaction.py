@@ -494,7 +494,7 @@ class Transaction:
 def _number(check: Any) -> int:
     """Return a stored check as a number. A wrong type is not an error of ours: that would keep the operation's writes in the batch."""
     if type(check) is not bytes:
-        raise apsw.CorruptError("a check is no blob")
+        raise apsw.CorruptError("a check is not a blob")
     return int.from_bytes(check)
 
 
