@@ -16,5 +16,5 @@ def refuse_stale(row: RunRow, newest: int | None) -> None:
     if newest is not None and newest > row.head_seq:
         raise DamagedRun(
             f"the row of run {row.id!r} is older than its records: it names record {row.head_seq} as the newest, but record {newest} is stored",
-            remedy="Restore a backup, or save what is good into a new store: everstep repair OLD NEW.",
+            remedy="Restore a backup, or save the undamaged data to a new store: everstep repair OLD NEW.",
         )

@@ -15,7 +15,7 @@ from everstep.errors import Damaged, DamagedRun
 from everstep.records import MODULUS
 
 _SQL = sql_files.load("sqlite", "read")
-REMEDY = "store.verify('full') lists all damage; restore a backup, or save what is good into a new store: everstep repair OLD NEW."
+REMEDY = "store.verify('full') lists all damage; restore a backup, or save the undamaged data to a new store: everstep repair OLD NEW."
 
 
 def adds_up(cursor: apsw.Cursor | apsw.Connection) -> bool:

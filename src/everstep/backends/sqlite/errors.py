@@ -85,7 +85,8 @@ def _read_error(error: BaseException, path: str) -> BaseException:
 
 
 def disk_error(path: str) -> OSError | None:
-    """What the disk says if pages all over the file and its WAL are read. SQLite calls a page that cannot be read (EIO) a malformed one."""
+    """Return the error of the disk, if it reports one for any of some pages of the file and its WAL. SQLite reports an unreadable page (EIO) as
+    a malformed one."""
     for place in (path, f"{path}-wal"):
         try:
             with Path(place).open("rb", buffering=0) as file:
