@@ -171,7 +171,7 @@ def test_a_workflow_that_a_program_started_and_wants_to_end_it_ends_it(store: ev
         (lambda store: store.limit("q", rate=(2**31, 1)), "is no rate"),
         (lambda store: store.load("x\ud800"), "invalid run id"),
         (lambda store: store.run("x\ud800").__enter__(), "invalid run id"),
-        (lambda store: everstep.open("a\0b"), "neither a path nor a URL"),
+        (lambda store: everstep.open("a\0b"), "must be a path or a URL"),
     ],
 )
 def test_what_cannot_be_is_refused_with_what_can(store: everstep.Store, ask: Any, words: str) -> None:
