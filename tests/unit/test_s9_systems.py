@@ -19,7 +19,7 @@ import everstep
 from everstep import system
 from everstep.backends.sqlite.files.store_file import SqliteFile
 from everstep.clock import Clock
-from everstep.transactions.sqlite import SqliteLedger
+from everstep.transactions.sqlite import SqliteResults
 
 FULL = 51  # F_FULLFSYNC of macOS
 
@@ -96,8 +96,8 @@ def test_sqlite_is_told_to_sync_fully_where_fsync_does_not_reach_the_disk(
         connection.close()
     for first in file.readers():
         first.close()
-    ledger = SqliteLedger(str(tmp_path / "own.db"))
-    own = ledger._connect()
+    results = SqliteResults(str(tmp_path / "own.db"))
+    own = results._connect()
     assert [own.own(f"PRAGMA {name}") for name in ("fullfsync", "checkpoint_fullfsync")] == [[(int(macos),)]] * 2
     sqlite3.Connection.close(own)
 

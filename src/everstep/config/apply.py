@@ -11,7 +11,7 @@ from typing import Any
 
 from everstep.config.settings import Settings
 from everstep.errors import InvalidConfig
-from everstep.runtime.driving_store import Host
+from everstep.runtime.engine_store import Host
 
 
 def open_configured(settings: Settings, url: Any, given: Mapping[str, Any], opened: Callable[[Any, dict[str, Any]], Any]) -> Any:

@@ -21,7 +21,7 @@ from everstep.config.apply import add_hooks, hooks_of
 from everstep.config.keys import KEYS
 from everstep.config.settings import Settings, again
 from everstep.errors import InvalidConfig
-from everstep.runtime.driving_store import Host
+from everstep.runtime.engine_store import Host
 from everstep.runtime.limits.policy import Policy
 
 SECONDS = 1.0
