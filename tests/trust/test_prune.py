@@ -511,11 +511,11 @@ def test_who_cannot_get_on_beside_another_one_says_so(places: Any, monkeypatch: 
     grow(store, "r", 30)
 
     def refused(cut: Cut) -> None:
-        raise Conflict("run 'r' was pruned by somebody else meanwhile")
+        raise Conflict("another process has pruned run 'r' meanwhile")
 
     monkeypatch.setattr(store.backend, "prune", refused)
     plan = store.prune(Retention(keep_last=1))
-    assert plan.problems == ["r: run 'r' was pruned by somebody else meanwhile"]
+    assert plan.problems == ["r: another process has pruned run 'r' meanwhile"]
     assert plan.dropped == 0
 
 

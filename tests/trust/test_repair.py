@@ -142,13 +142,13 @@ def test_the_new_store_is_one_to_go_on_with(made: tuple[Path, Path, Truth], brok
 @pytest.mark.parametrize("there", ["new.db", "new.db-wal", "new.db-journal"])
 def test_nothing_is_written_over(there: str, made: tuple[Path, Path, Truth], tmp_path: Path) -> None:
     (tmp_path / there).write_bytes(b"mine")
-    with pytest.raises(InvalidArgument, match="exists already"):
+    with pytest.raises(InvalidArgument, match="already exists"):
         everstep.repair(made[0], tmp_path / "new.db")
     assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [(there, b"mine")]
 
 
 def test_a_store_is_not_repaired_in_place(made: tuple[Path, Path, Truth]) -> None:
-    with pytest.raises(InvalidArgument, match="exists already"):
+    with pytest.raises(InvalidArgument, match="already exists"):
         everstep.repair(made[0], made[0])
 
 
@@ -190,7 +190,7 @@ def test_addresses_and_names_with_odd_characters_are_taken(made: tuple[Path, Pat
 
 
 def test_a_folder_that_is_not_there_is_named(made: tuple[Path, Path, Truth], tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="no store can be made"):
+    with pytest.raises(StoreError, match="cannot create a store"):
         everstep.repair(made[0], tmp_path / "nowhere" / "new.db")
 
 
