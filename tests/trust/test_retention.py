@@ -239,7 +239,7 @@ def test_equal_policies_are_equal_however_they_are_written() -> None:
     ({"keep_last": 0}, "keep_last=0"), ({"keep_last": True}, "keep_last=True"), ({"keep_last": 1.5}, "keep_last=1.5"), ({"keep_last": 2**64}, "keep_last=1844"),
     ({"keep_daily": -1}, "keep_daily=-1"), ({"keep_weekly": "7"}, "keep_weekly='7'"), ({"minimum": 0}, "minimum=0"), ({"max_bytes": -1}, "max_bytes=-1"),
     ({"keep_within": -1}, "keep_within=-1"), ({"keep_within": float("nan")}, "keep_within=nan"), ({"keep_within": 1e300}, "keep_within=1e+300"), ({"keep_within": "30d"}, "keep_within='30d'"),
-    ({"keep_within": True}, "keep_within=True"), ({"keep_tagged": 7}, "keep_tagged=7"), ({"keep_tagged": ["a b"]}, "'a b' is no tag"), ({"keep_kinds": ["daily"]}, "'daily' is no kind"),
+    ({"keep_within": True}, "keep_within=True"), ({"keep_tagged": 7}, "keep_tagged=7"), ({"keep_tagged": ["a b"]}, "invalid tag 'a b'"), ({"keep_kinds": ["daily"]}, "'daily' is no kind"),
     ({"keep_kinds": 3}, "keep_kinds=3"), ({"completed": "none"}, "completed='none'"), ({"completed": None}, "completed=None"), ({"completed": "delete"}, "needs to know how long"),
     ({"keep": 3}, "no 'keep'"), ({7: 3}, "no 7"), (None, "None is no retention"), ([], "[] is no retention"),
 ])  # fmt: skip

@@ -197,7 +197,7 @@ def _counted(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 def test_where_nothing_is_good_the_error_is_that_of_the_load(path: Path) -> None:
     tamper(path, "UPDATE records SET body = x'0100' WHERE kind IN ('base', 'checkpoint')")
-    with everstep.open(path) as store, pytest.raises(Damaged, match="no older checkpoint is good"):
+    with everstep.open(path) as store, pytest.raises(Damaged, match="no older checkpoint is undamaged"):
         store.load("r", newest_good=True)
 
 

@@ -205,7 +205,7 @@ def test_on_windows_the_import_ends_in_one_sentence(platform: str) -> None:
         assert (done.returncode, done.stderr) == (0, "")
         return
     assert done.returncode == 1
-    assert done.stderr.splitlines()[-1].startswith("ImportError: Everstep does not run on Windows: use it inside WSL")
+    assert done.stderr.splitlines()[-1].startswith("ImportError: Everstep does not support Windows: use it inside WSL")
     assert done.stderr.count("File ") == 2, "the program's line and ours: nothing from deep inside"
 
 
