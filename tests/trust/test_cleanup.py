@@ -316,14 +316,14 @@ def test_what_is_tagged_after_the_limit_was_worked_out_stays(
     from everstep.store.retention import prune
 
     bulky(store, clock, "ab")
-    worked_out = prune.crowded_out
+    worked_out = prune.over_size_limit
 
     def tagged_then(*args: Any) -> Any:
         found = worked_out(*args)
         store.tag("a@3", "milestone")
         return found
 
-    monkeypatch.setattr(prune, "crowded_out", tagged_then)
+    monkeypatch.setattr(prune, "over_size_limit", tagged_then)
     done = store.cleanup(Retention(max_bytes=0))
     assert {plan.run: plan.kept for plan in done.pruned.runs} == {
         "a": [3, store.get("a").checkpoints],

@@ -77,7 +77,7 @@ def test_a_base_that_is_not_what_the_deltas_say_is_found(places: Any, name: str)
     forge(store, "r", base_of(store, WRONG[name], SET_STEP))
     assert store.verify("records").ok
     report = store.verify("full")
-    assert [problem.what for problem in report.problems] == ["the base for checkpoint 2 is not what the deltas before it say"]
+    assert [problem.what for problem in report.problems] == ["the base for checkpoint 2 differs from the state that the deltas give"]
 
 
 def test_a_base_that_is_what_the_deltas_say_is_not_reported(places: Any) -> None:
