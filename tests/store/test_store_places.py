@@ -121,7 +121,7 @@ def test_a_lost_place_is_told_and_put_back_as_it_was(store: everstep.Store, tamp
         if place is None:
             continue
         tamper(name)
-        assert complaints(store) == [f"run {name}: it has no place in queue {place.task.queue!r}, so no worker takes it"]
+        assert complaints(store) == [f"run {name}: it has no entry in queue {place.task.queue!r}, so no worker will take it"]
         assert restore_places(store.backend, thorough=name == "retried") == [name]
         now = store.backend.place(name)
         assert now is not None
@@ -149,15 +149,15 @@ def test_all_lost_places_are_put_back_at_once(store: everstep.Store, tamper: Tam
 @pytest.mark.parametrize(
     ("name", "wrong", "what"),
     [
-        ("later", {"queue": "elsewhere"}, "its place in queue 'elsewhere' is not the one that its first record asks for"),
-        ("later", {"priority": 7}, "its place in queue 'q' is not the one that its first record asks for"),
-        ("later", {"key": "x"}, "its place in queue 'q' is not the one that its first record asks for"),
-        ("timer", {"dedupe": "x"}, "its place in queue 'q' is not the one that its first record asks for"),
-        ("later", {"ready": None}, "its place in queue 'q' says another time than what the run waits for"),
-        ("timer", {"ready": 5}, "its place in queue 'q' says another time than what the run waits for"),
-        ("gate", {"ready": 5}, "its place in queue 'q' says another time than what the run waits for"),
-        ("paused", {"ready": 5}, "its place in queue 'q' says another time than what the run waits for"),
-        ("ready", {"worker": "w"}, "its place in queue 'other' says that worker w has it, but nobody does"),
+        ("later", {"queue": "elsewhere"}, "its entry in queue 'elsewhere' differs from what its first record requests"),
+        ("later", {"priority": 7}, "its entry in queue 'q' differs from what its first record requests"),
+        ("later", {"key": "x"}, "its entry in queue 'q' differs from what its first record requests"),
+        ("timer", {"dedupe": "x"}, "its entry in queue 'q' differs from what its first record requests"),
+        ("later", {"ready": None}, "its entry in queue 'q' has another time than the run waits for"),
+        ("timer", {"ready": 5}, "its entry in queue 'q' has another time than the run waits for"),
+        ("gate", {"ready": 5}, "its entry in queue 'q' has another time than the run waits for"),
+        ("paused", {"ready": 5}, "its entry in queue 'q' has another time than the run waits for"),
+        ("ready", {"worker": "w"}, "its entry in queue 'other' names worker w, but no worker holds the run"),
     ],
 )
 def test_a_wrong_place_is_told_and_put_right(store: everstep.Store, tamper: Tamper, name: str, wrong: dict[str, Any], what: str) -> None:
@@ -174,7 +174,7 @@ def test_a_place_that_does_not_know_its_worker_is_told_and_put_right(store: ever
     enqueue(store.backend, "held")
     row = begun(store, "held")
     tamper("held", **wrong)
-    assert complaints(store) == [f"run held: its place in queue 'q' does not say that worker {row.worker} has it"]
+    assert complaints(store) == [f"run held: its entry in queue 'q' does not name worker {row.worker}, which holds the run"]
     assert restore_places(store.backend, thorough=True) == ["held"]
     place = store.backend.place("held")
     assert place is not None
@@ -193,7 +193,7 @@ def test_a_place_of_a_run_that_was_never_put_into_a_queue_is_told(store: everste
         row = store.backend.run("open")
         assert row is not None
         store.backend.commit(Commit(row, row, task=Task("q")))
-        assert complaints(store) == ["run open: its place in queue 'q' is one that its first record does not ask for"]
+        assert complaints(store) == ["run open: its entry in queue 'q' is not requested by its first record"]
     assert complaints(store) == []  # it went with the end of the run
 
 

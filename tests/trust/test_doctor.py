@@ -96,7 +96,7 @@ def test_a_store_in_memory_is_looked_at_as_far_as_there_is_something_to_see() ->
         ("sync", {"synchronous": "extra"}, "ok", "synced"),
         ("file system", {"network": True, "file_system": "nfs4"}, "bad", "nfs4"),
         ("file system", {"volatile": True, "file_system": "tmpfs"}, "warn", "tmpfs"),
-        ("file system", {"file_system": None}, "ok", "does not tell"),
+        ("file system", {"file_system": None}, "ok", "of unknown type"),
         ("permissions", {"file_mode": 0o644}, "warn", "644"),
         ("permissions", {"file_mode": 0o660}, "warn", "660"),
         ("permissions", {"folder_mode": 0o770}, "warn", "770"),
@@ -108,7 +108,7 @@ def test_a_store_in_memory_is_looked_at_as_far_as_there_is_something_to_see() ->
         ("free pages", {"free_pages": 1_000, "pages": 200_000}, "ok", "4.1 MB"),
         ("wal", {"wal_bytes": 400_000_000}, "warn", "400 MB"),
         ("witness", {"seen": 12, "writes": 9}, "bad", "3 writes"),
-        ("witness", {"seen": None}, "ok", "nothing is noted"),
+        ("witness", {"seen": None}, "ok", "has not recorded the store yet"),
         ("writing", {"read_only": "it is on a disk that is read-only"}, "warn", "read-only"),
     ],
 )  # fmt: skip
@@ -286,7 +286,7 @@ def test_a_fact_that_is_none_is_as_good_as_none(store: everstep.Store, fact: str
     store.backend.set_fact("cleanup.last", fact)
     found = store.doctor()
     assert found["verify"].sentence == "never verified"
-    assert "never cleaned up" in found["cleanup"].sentence
+    assert "clean-up has never run" in found["cleanup"].sentence
 
 
 def test_when_it_was_cleaned_up_is_said(store: everstep.Store) -> None:

@@ -670,7 +670,7 @@ def test_a_step_without_its_body_is_damage_also_between_pruned_checkpoints(store
         backend._data.runs["r"].records[step.seq - 1].body = None
     else:
         execute(store, "UPDATE records SET body = NULL, body_digest = ? WHERE id & 0x7fffffff = ?", step.body_digest, step.seq)
-    assert "its body is gone" in store.prune(Retention(keep_last=1)).problems[0]
+    assert "its body is missing" in store.prune(Retention(keep_last=1)).problems[0]
     assert not store.verify("records").ok
     assert store.gc().freed == 0
 

@@ -236,12 +236,12 @@ def test_equal_policies_are_equal_however_they_are_written() -> None:
 
 
 @pytest.mark.parametrize(("given", "words"), [
-    ({"keep_last": 0}, "keep_last=0"), ({"keep_last": True}, "keep_last=True"), ({"keep_last": 1.5}, "keep_last=1.5"), ({"keep_last": 2**64}, "keep_last=1844"),
-    ({"keep_daily": -1}, "keep_daily=-1"), ({"keep_weekly": "7"}, "keep_weekly='7'"), ({"minimum": 0}, "minimum=0"), ({"max_bytes": -1}, "max_bytes=-1"),
-    ({"keep_within": -1}, "keep_within=-1"), ({"keep_within": float("nan")}, "keep_within=nan"), ({"keep_within": 1e300}, "keep_within=1e+300"), ({"keep_within": "30d"}, "keep_within='30d'"),
-    ({"keep_within": True}, "keep_within=True"), ({"keep_tagged": 7}, "keep_tagged=7"), ({"keep_tagged": ["a b"]}, "'a b' is no tag"), ({"keep_kinds": ["daily"]}, "'daily' is no kind"),
-    ({"keep_kinds": 3}, "keep_kinds=3"), ({"completed": "none"}, "completed='none'"), ({"completed": None}, "completed=None"), ({"completed": "delete"}, "needs keep_within"),
-    ({"keep": 3}, "no 'keep'"), ({7: 3}, "no 7"), (None, "got None"), ([], "got []"),
+    ({"keep_last": 0}, "got 0"), ({"keep_last": True}, "got True"), ({"keep_last": 1.5}, "got 1.5"), ({"keep_last": 2**64}, "got 1844"),
+    ({"keep_daily": -1}, "keep_daily must be an integer of at least 1, got -1"), ({"keep_weekly": "7"}, "got '7'"), ({"minimum": 0}, "minimum must be an integer of at least 1, got 0"), ({"max_bytes": -1}, "max_bytes must be an integer of at least 0, got -1"),
+    ({"keep_within": -1}, "got -1"), ({"keep_within": float("nan")}, "got nan"), ({"keep_within": 1e300}, "got 1e+300"), ({"keep_within": "30d"}, "got '30d'"),
+    ({"keep_within": True}, "got True"), ({"keep_tagged": 7}, "keep_tagged must be a tag or a list of them, got 7"), ({"keep_tagged": ["a b"]}, "'a b' is no tag"), ({"keep_kinds": ["daily"]}, "got 'daily'"),
+    ({"keep_kinds": 3}, "keep_kinds must be a kind of checkpoint or a list of them, got 3"), ({"completed": "none"}, "got 'none'"), ({"completed": None}, "got None"), ({"completed": "delete"}, "needs keep_within"),
+    ({"keep": 3}, "no field 'keep'"), ({7: 3}, "no field 7"), (None, "got None"), ([], "got []"),
 ])  # fmt: skip
 def test_what_makes_no_sense_is_refused(given: Any, words: str) -> None:
     with pytest.raises(InvalidArgument) as refused:
@@ -250,5 +250,5 @@ def test_what_makes_no_sense_is_refused(given: Any, words: str) -> None:
 
 
 def test_a_decision_reads_as_a_sentence() -> None:
-    assert str(Decision(7, True, "head", 1234, True)) == "7 stays: head (1,234 bytes)"
-    assert str(Decision(3, False, "not kept by keep_last=1", 0)) == "3 goes: not kept by keep_last=1 (0 bytes)"
+    assert str(Decision(7, True, "head", 1234, True)) == "7 kept: head (1,234 bytes)"
+    assert str(Decision(3, False, "not kept by keep_last=1", 0)) == "3 dropped: not kept by keep_last=1 (0 bytes)"
