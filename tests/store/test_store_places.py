@@ -14,7 +14,7 @@ import pytest
 import everstep
 from everstep.backends.contract.queues import Place, Task
 from everstep.records import RunRow, Status
-from everstep.store.queue_places import restore_places
+from everstep.store.queue_entries import restore_entries
 from everstep.testing.queued import beginning, ending, enqueue, letter, take
 from everstep.testing.rows import new_worker
 
@@ -112,7 +112,7 @@ def test_the_places_of_runs_in_every_condition_are_right(store: everstep.Store) 
     found = one_of_everything(store)
     assert {name for name, place in found.items() if place is None} == {"succeeded", "failed", "cancelled", "loop"}
     assert complaints(store) == []
-    assert restore_places(store.backend, thorough=True) == []
+    assert restore_entries(store.backend, thorough=True) == []
 
 
 def test_a_lost_place_is_told_and_put_back_as_it_was(store: everstep.Store, tamper: Tamper) -> None:
@@ -122,7 +122,7 @@ def test_a_lost_place_is_told_and_put_back_as_it_was(store: everstep.Store, tamp
             continue
         tamper(name)
         assert complaints(store) == [f"run {name}: it has no entry in queue {place.task.queue!r}, so no worker will take it"]
-        assert restore_places(store.backend, thorough=name == "retried") == [name]
+        assert restore_entries(store.backend, thorough=name == "retried") == [name]
         now = store.backend.place(name)
         assert now is not None
         assert now.task == place.task
@@ -140,8 +140,8 @@ def test_all_lost_places_are_put_back_at_once(store: everstep.Store, tamper: Tam
     for name in before:
         tamper(name)
     assert len(complaints(store)) == len(before)
-    assert set(restore_places(store.backend)) == set(before) - {"retried"}
-    assert restore_places(store.backend, thorough=True) == ["retried"]
+    assert set(restore_entries(store.backend)) == set(before) - {"retried"}
+    assert restore_entries(store.backend, thorough=True) == ["retried"]
     assert {place.run for place in store.backend.places()} == set(before)
     assert complaints(store) == []
 
@@ -164,7 +164,7 @@ def test_a_wrong_place_is_told_and_put_right(store: everstep.Store, tamper: Tamp
     before = one_of_everything(store)[name]
     tamper(name, **wrong)
     assert complaints(store) == [f"run {name}: {what}"]
-    assert restore_places(store.backend, thorough=True) == [name]
+    assert restore_entries(store.backend, thorough=True) == [name]
     assert store.backend.place(name) == before
     assert complaints(store) == []
 
@@ -175,7 +175,7 @@ def test_a_place_that_does_not_know_its_worker_is_told_and_put_right(store: ever
     row = begun(store, "held")
     tamper("held", **wrong)
     assert complaints(store) == [f"run held: its entry in queue 'q' does not name worker {row.worker}, which holds the run"]
-    assert restore_places(store.backend, thorough=True) == ["held"]
+    assert restore_entries(store.backend, thorough=True) == ["held"]
     place = store.backend.place("held")
     assert place is not None
     assert (place.worker, place.ready) == (row.worker, None)
@@ -205,14 +205,14 @@ def test_a_run_that_failed_for_good_and_is_driven_again_needs_no_place(store: ev
     store.backend.commit(commit)
     assert store.backend.place("again") is None
     assert complaints(store) == []
-    assert restore_places(store.backend, thorough=True) == []
+    assert restore_entries(store.backend, thorough=True) == []
 
 
 def test_a_place_that_is_put_back_leaves_a_double_that_came_meanwhile_alone(store: everstep.Store, tamper: Tamper) -> None:
     enqueue(store.backend, "first", Task("q", dedupe="once"))
     tamper("first")
     enqueue(store.backend, "second", Task("q", dedupe="once"))
-    assert restore_places(store.backend) == ["first"]
+    assert restore_entries(store.backend) == ["first"]
     first, second = store.backend.place("first"), store.backend.place("second")
     assert first is not None
     assert second is not None
@@ -261,7 +261,7 @@ def test_what_programs_enqueue_and_workers_drive_has_the_right_places_all_the_wa
     for name in ("plain", "asking"):
         tamper(name)
     assert len(complaints(store)) == 2
-    assert sorted(restore_places(store.backend)) == ["asking", "plain"]
+    assert sorted(restore_entries(store.backend)) == ["asking", "plain"]
     assert complaints(store) == []
     _drive(store, plain="succeeded", asking="waiting", failing="failed")
     assert store.get("later").status == "queued"

@@ -45,7 +45,7 @@ def driven_in(start: dict[str, Any], records: Iterable[Record]) -> Driven:
             continue
         if not ever:
             definition = said.get("definition", start.get("definition"))
-            version = start.get("version")  # an older Everstep did not record who ran it: use the version of the enqueuer
+            version = start.get("version")  # an older Everstep did not record this: use the version of the enqueuer
         version = said.get("version", version)
         ever = True
     return Driven(version, definition, ever)

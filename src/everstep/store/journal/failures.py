@@ -1,4 +1,4 @@
-"""Errors in the journal: what is kept of one, and how it comes back. Owns the format of a recorded error.
+"""Errors in the journal: how an error is recorded, and how it comes back. Owns the format of a recorded error.
 
     {type, message, traceback, fields, more}      fields (encoded): args, attributes, members; or `object` (encoded) if its class is registered
                                                   more (encoded): dropped, cause, suppress, notes

@@ -18,7 +18,7 @@ from everstep.codec.frame import Framer
 from everstep.errors import Damaged, NotAStore, StoreError
 from everstep.fields import Shape, field
 from everstep.records import ZERO, Seal, Tombstone, fact_check, shift, unkeyed
-from everstep.store.queue_places import has_ended, task_in
+from everstep.store.queue_entries import has_ended, task_in
 from everstep.store.repair.bit_flips import Checked, Healer
 from everstep.store.repair.find_runs import Finder, Found
 from everstep.store.repair.report import Loss, Repaired

@@ -38,7 +38,7 @@ class Loss(Shape, frozen=True):
 
 
 class Repaired(Shape):
-    """What a repair wrote, and what was lost. `ok`: nothing was lost."""
+    """The result of a repair: what was written and what was lost. `ok`: nothing was lost."""
 
     source: str
     target: str

@@ -29,7 +29,7 @@ MOST_AT_ONCE = 4 * 1024 * 1024  # the chunks of a base are written in one transa
 
 
 class RunPlan(Shape):
-    """What is dropped from a run and what is kept, each with its reason; `bases` are the checkpoints that get their own base.
+    """The checkpoints of a run to drop and to keep, each with its reason; `bases` are the checkpoints that get their own base.
 
     `freed` counts the bytes of dropped bodies, `added` those of new bases and their chunks. With a `problem` nothing is dropped.
     """

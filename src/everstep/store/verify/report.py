@@ -23,7 +23,7 @@ class Problem(Shape, frozen=True):
 
 
 class Report(Shape):
-    """What was checked, and the problems found. If `complete` is False, the time ran out before everything was checked."""
+    """The amount of data checked, and the problems found. If `complete` is False, the time ran out before everything was checked."""
 
     depth: Depth
     problems: list[Problem] = field(default_factory=list)

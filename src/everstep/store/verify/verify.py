@@ -19,7 +19,7 @@ from everstep import clock as clocks
 from everstep.backends.contract.core import Backend, Query
 from everstep.errors import Damaged, EverstepError, InvalidArgument, StoreClosed
 from everstep.records import RunRow, Status
-from everstep.store import queue_places
+from everstep.store import queue_entries
 from everstep.store.progress import Pace, Progress, TimeOver
 from everstep.store.read_ahead import ahead_of
 from everstep.store.verify.report import Depth, Problem, Report
@@ -75,7 +75,7 @@ class _Check:
         self._runs_in_all = 0
         self._families: list[bytes] = []
         self._settled: set[bytes] = set()
-        self._placed: set[str] = set()
+        self._entries_checked: set[str] = set()
 
     def all(self) -> None:
         """Run the parts one after the other; damage that ends one part is reported, and the next one starts."""
@@ -90,7 +90,7 @@ class _Check:
         ):
             self._guard(part)
         if self._report.depth != "quick":
-            self._guard(self._other_places)
+            self._guard(self._other_entries)
         if full:
             self._guard(self._unreachable)
 
@@ -166,36 +166,36 @@ class _Check:
             self._pace.on(0, "tombstones")
 
     def _runs(self) -> None:
-        for place, row in self._rows():
+        for position, row in self._rows():
             self._report.runs += 1
-            self._report.add(self._proof.problems(place, row))
+            self._report.add(self._proof.problems(position, row))
             if self._report.depth != "quick" and row.status not in _OVER:
-                self._place(row.id)
+                self._queue_entry(row.id)
             if self._report.depth == "quick":
                 self._pace.on(1, f"run {row.id}")
             elif self._report.depth == "full" and self._alone(row):
                 self._settle(row.family)
 
-    def _place(self, run: str) -> None:
+    def _queue_entry(self, run: str) -> None:
         """Compare the queue entry of a run, which has no digest. Entries of damaged or busy runs cannot be compared and are skipped."""
-        self._placed.add(run)
+        self._entries_checked.add(run)
         with suppress(Damaged):
-            found = queue_places.standing(self._backend, run)
+            found = queue_entries.read_entry(self._backend, run)
             fault = None if found is None else found.fault()
             if fault is not None:
                 self._report.add([Problem("E400", f"run {run}", f"{fault}; a worker corrects it when it starts")])
 
-    def _other_places(self) -> None:
+    def _other_entries(self) -> None:
         """Check the queue entries of runs that should have none."""
-        for place in self._backend.places():
-            if place.run not in self._placed:
-                self._place(place.run)
+        for entry in self._backend.places():
+            if entry.run not in self._entries_checked:
+                self._queue_entry(entry.run)
 
     def _rows(self) -> Iterator[tuple[int, RunRow]]:
         """Yield every run, oldest first. An unreadable row is skipped, and the rows after it are still found."""
         most = _HEADS_AT_ONCE if self._report.depth == "quick" else _AT_ONCE
         after, limit, misses = 0, most, 0
-        last = self._last_place()
+        last = self._last_position()
         while True:
             try:
                 rows = self._backend.runs(Query(oldest_first=True, after=after, limit=limit))
@@ -215,7 +215,7 @@ class _Check:
                 return
             after, limit = rows[-1][0], most
 
-    def _last_place(self) -> int:
+    def _last_position(self) -> int:
         """Return the position of the newest run, if known: there is nothing to find after it."""
         try:
             return self._backend.manifest().places

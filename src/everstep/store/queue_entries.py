@@ -22,7 +22,7 @@ _OPEN = (Status.QUEUED, Status.RUNNING, Status.WAITING)
 _OVER = (Status.SUCCEEDED, Status.CANCELLED, Status.FAILED)
 
 
-class Standing(Shape, frozen=True):
+class QueuedRun(Shape, frozen=True):
     """A run and its queue entry at one moment."""
 
     row: RunRow
@@ -71,7 +71,7 @@ class Standing(Shape, frozen=True):
         return [(letter.name, letter.due) for letter in self.letters]
 
 
-def standing(backend: Backend, run: str) -> Standing | None:
+def read_entry(backend: Backend, run: str) -> QueuedRun | None:
     """Read a run with its queue entry; None if it does not exist, is damaged, or keeps changing."""
     for _ in range(_LOOKS):
         row = backend.run(run)
@@ -82,7 +82,7 @@ def standing(backend: Backend, run: str) -> Standing | None:
         reopened = task is not None and place is None and has_ended(unproved(backend, run, 1, row.head_seq, [Kind.STATUS.value]))
         now = backend.run(run)
         if now is not None and now.check == row.check and backend.letters(run) == letters:
-            return Standing(row, letters, task, place, reopened)
+            return QueuedRun(row, letters, task, place, reopened)
     return None
 
 
@@ -100,7 +100,7 @@ def has_ended(records: Iterable[Record]) -> bool:
     return False
 
 
-def restore_places(backend: Backend, thorough: bool = False) -> list[str]:
+def restore_entries(backend: Backend, thorough: bool = False) -> list[str]:
     """Give runs that wait in a queue but have no entry a new one; return their ids. `thorough` also corrects wrong entries.
 
     Others may write meanwhile. Without `thorough`, failed runs that are to be retried are not checked: there may be many.
@@ -109,7 +109,7 @@ def restore_places(backend: Backend, thorough: bool = False) -> list[str]:
     restored: list[str] = []
     for run in _candidates(backend, placed, thorough):
         try:
-            if _put_right(backend, run):
+            if _correct(backend, run):
                 restored.append(run)
         except Damaged:  # `verify` reports it
             continue
@@ -135,8 +135,8 @@ def _runs(backend: Backend, status: Status, thorough: bool) -> Iterator[str]:
         after = rows[-1][0]
 
 
-def _put_right(backend: Backend, run: str) -> bool:
-    found = standing(backend, run)
+def _correct(backend: Backend, run: str) -> bool:
+    found = read_entry(backend, run)
     task = None if found is None else found.task or (found.place.task if found.place is not None and found.over else None)
     if found is None or task is None or found.fault() is None:
         return False
