@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter, OrderedDict, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import Enum
 from functools import lru_cache
 from pathlib import PurePath
 from typing import Any
 
+from everstep import masked_pairs
 from everstep.errors import InvalidArgument
+from everstep.masked_pairs import ALWAYS, NEVER, UNLESS_COUNT
 
 MASK = "[redacted]"
 KEYS = (
@@ -75,20 +77,7 @@ BUILT_IN: dict[str, tuple[tuple[tuple[str, ...], str], ...]] = {
     ),
     "email": ((("@",), r"(?<![\w.+-])[\w.+-]{1,64}+@[A-Za-z0-9-]{1,63}+(?:\.[A-Za-z0-9-]{1,63}+){1,8}+"),),
 }
-# password = "x", "password": "x", password=x: what a text says that shows a value by its name. b'x' is a value, too, and not the word b
-_NAME = re.compile(r"""(?<![\w-])([A-Za-z_][\w-]{1,60}+)\\?["']?\ {0,2}[:=]\ {0,2}(?:[bBrRuU]{1,2}(?=\\?["']))?""")
-# A value in quotes, on several lines too, or a word. Then what is tried where a quote has no end, and a block of lines under a name.
-_VALUE = re.compile(
-    r"""\\"(?:[^"\\]|\\(?!"))*+\\"|\\'(?:[^'\\]|\\(?!'))*+\\'|"""
-    r'''"""(?:[^"\\]|\\.|"(?!""))*+"""|"(?:[^"\\]|\\.)*+"|'(?:[^'\\]|\\.)*+'|[^\s"'\\,;&<>()\[\]{}]++''',
-    re.DOTALL,
-)
-_OPEN = re.compile(r"""\\?["'][^\n]++""")
-_BLOCK = re.compile(r"(?:[|>][-+0-9]{0,2})?[ \t]*(?:\r?\n[ \t]++[^\n]*+)++")
-_NO_SECRETS = ("None", "null", "true", "false", "True", "False", '""', "''", '\\"\\"', "\\'\\'")
-_NUMBER = re.compile(r"[-+]?[\d.,_]{1,30}%?")
 _SKELETON = str.maketrans("", "", "_- ")
-_NEVER, _UNLESS_COUNT, _ALWAYS = 0, 1, 2
 _BUILT_IN_KEYS = frozenset(KEYS)
 _LONGEST_NAME, _MOST_COUNTS = 200, 10_000
 
@@ -141,32 +130,32 @@ class Redactor:
     def hides(self, key: object, value: object) -> bool:
         """Whether a value under a key is masked. Numbers under a plural are counts: `tokens` may be 512, or a list of secrets."""
         secrecy = self._secrecy(key)
-        return secrecy == _ALWAYS or (secrecy == _UNLESS_COUNT and not _is_count(value))
+        return secrecy == ALWAYS or (secrecy == UNLESS_COUNT and not _is_count(value))
 
     def _secrecy(self, key: object, depth: int = 0) -> int:
         if not (self._exact or self._globs):
-            return _NEVER
+            return NEVER
         if isinstance(key, str):
             text = str.__str__(key)  # of an enum's member, its value and not its name
             return self._named(text) if len(text) <= _LONGEST_NAME else self._fits(text)
         if isinstance(key, (bytes, Enum)):
-            return self._secrecy(key.decode("latin-1") if isinstance(key, bytes) else key.value, depth + 1) if depth < 4 else _NEVER
+            return self._secrecy(key.decode("latin-1") if isinstance(key, bytes) else key.value, depth + 1) if depth < 4 else NEVER
         if isinstance(key, tuple) and depth < 4:
-            return max((self._secrecy(part, depth + 1) for part in key[:_LONGEST_NAME]), default=_NEVER)
-        return _NEVER
+            return max((self._secrecy(part, depth + 1) for part in key[:_LONGEST_NAME]), default=NEVER)
+        return NEVER
 
     def _fits(self, key: str) -> int:
         name = _skeleton(key)
         if name in self._exact or any(_glob(parts, name) for parts in self._globs):
-            return _ALWAYS
+            return ALWAYS
         exact, globs = self._known
         bare = name.rstrip("0123456789")
         if bare != name and (bare in exact or any(_glob(parts, bare) for parts in globs)):
-            return _ALWAYS  # password1
+            return ALWAYS  # password1
         if bare.endswith("s") and (bare[:-1] in exact or any(_glob(parts, bare[:-1]) for parts in globs)):
-            return _UNLESS_COUNT
+            return UNLESS_COUNT
         found = _PASS.search(key[-60:]) if "password" in exact else None
-        return _UNLESS_COUNT if found is not None and (found["before"] or "").lower() not in _ORDINARY else _NEVER
+        return UNLESS_COUNT if found is not None and (found["before"] or "").lower() not in _ORDINARY else NEVER
 
     def text(self, text: str) -> str:
         """The text with what must not be seen masked."""
@@ -176,10 +165,10 @@ class Redactor:
 
     def _text(self, text: str) -> str:
         text = self.pattern_text(text)
-        if self._hints and (":" in text or "=" in text):
+        if self._hints and any(sign in text for sign in masked_pairs.SIGNS):
             skeleton = _skeleton(text)
             if any(hint in skeleton for hint in self._hints):
-                return self._without_pairs(text)
+                return masked_pairs.without_pairs(text, self._secrecy, MASK)
         return text
 
     def pattern_text(self, text: str) -> str:
@@ -189,21 +178,6 @@ class Redactor:
             if not hints or any(hint in lowered for hint in hints):
                 text = expression.sub(_masked, text)
         return text
-
-    def _without_pairs(self, text: str) -> str:
-        """The text without the values that stand in it beside their names."""
-        parts, done, at = [], 0, 0
-        unended: set[str] = set()
-        while (found := _NAME.search(text, at)) is not None:
-            at = found.end()
-            secrecy = self._secrecy(found[1])
-            value = _value(text, found, unended) if secrecy else None
-            if value is None or value[0] in _NO_SECRETS or (secrecy == _UNLESS_COUNT and _NUMBER.fullmatch(value[0])):
-                continue
-            quote = _quote(value[0])
-            parts += [text[done:at], quote, MASK, quote if value[0].endswith(quote) else ""]
-            done = at = value.end()
-        return "".join(parts) + text[done:] if parts else text
 
     def value(self, value: Any) -> Any:
         """The value with all that is to be masked replaced by the text "[redacted]". Parts that stay are shared, not copied."""
@@ -278,7 +252,7 @@ class _Walk:
             pairs = zip(fields, value, strict=False)
             items = [MASK if held is not None and self._redactor.hides(name, held) else self.of(held) for name, held in pairs]
         else:
-            items = [self.of(held) for held in value]
+            items = self._arguments(value) if isinstance(value, (list, tuple)) else [self.of(held) for held in value]
         if all(_same(new, held) for new, held in zip(items, value, strict=False)):
             return value
         if isinstance(value, deque):
@@ -286,6 +260,15 @@ class _Walk:
         if isinstance(fields, tuple):
             return tuple.__new__(cls, items)
         return next(kind for kind in (list, tuple, set, frozenset) if isinstance(value, kind))(items)
+
+    def _arguments(self, value: Sequence[Any]) -> list[Any]:
+        """Items of a list, which may be the arguments of a command: the one after --password is masked."""
+        items, before = [], None
+        for held in value:
+            secret = before is not None and held.__class__ is str and held[:1] != "-" and self._redactor.hides(before, held)
+            items.append(MASK if secret else self.of(held))
+            before = held[2:] if held.__class__ is str and held[:2] == "--" else None
+        return items
 
     def _bytes(self, value: bytes | bytearray) -> Any:
         text = value.decode("latin-1")
@@ -321,26 +304,6 @@ _PLAIN = frozenset({int, float, bool, type(None), complex})
 
 def _masked(found: re.Match[str]) -> str:
     return MASK if found[0] else ""  # an expression that fits between two characters masks nothing
-
-
-def _quote(value: str) -> str:
-    return next((sign for sign in ('\\"', "\\'", '"""', '"', "'") if value.startswith(sign)), "")
-
-
-def _value(text: str, name: re.Match[str], unended: set[str]) -> re.Match[str] | None:
-    """The value that stands behind a name. Quotes that were found to have no end are not searched for again: time stays linear."""
-    at = name.end()
-    if text[at : at + 1] in ("|", ">", "\n", "\r"):
-        before = text[max(0, name.start() - 80) : name.start()].rpartition("\n")[2]
-        block = _BLOCK.match(text, at) if not before.strip(" \t-\"'") else None  # `if token:` begins no block of secrets
-        return block or _VALUE.match(text, at)
-    quote = _quote(text[at : at + 3])
-    if quote not in unended:
-        if (value := _VALUE.match(text, at)) is not None:
-            return value
-        if quote:
-            unended.add(quote)
-    return _OPEN.match(text, at) if quote else None
 
 
 def _is_count(value: object) -> bool:

@@ -45,7 +45,8 @@ def with_frame(answer: Any, name: Name, frame: bytes) -> Any:
     if isinstance(answer, dict):
         return answer | {name[1]: frame} if name in dict(frames_in(answer)) else answer
     if isinstance(answer, (list, tuple)):
-        return type(answer)(with_frame(part, name, frame) for part in answer)
+        parts = [with_frame(part, name, frame) for part in answer]
+        return answer._make(parts) if hasattr(answer, "_make") else type(answer)(parts)
     return answer
 
 

@@ -46,6 +46,9 @@ def _children(value: Any, path: str) -> list[tuple[str, Any]]:
         _probe(value, path)
         return []
     plain = TRANSPARENT[cls](value) if cls in TRANSPARENT else value
+    if type(plain) in (OrderedDict, Counter) and plain.__dict__:
+        names = ", ".join(map(shown, plain.__dict__))
+        raise Unstorable(path, f"has attributes ({names}), which a stored {cls.__qualname__} cannot keep", remedy="Keep them under keys.")
     if type(plain) in (dict, OrderedDict, Counter):
         keys = [(f"{path} (key {shown(k)})", k) for k in plain if type(k) is not str or not k.isascii()]
         return keys + [(f"{path}[{shown(k)}]", v) for k, v in dict.items(plain)]

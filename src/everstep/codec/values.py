@@ -255,6 +255,8 @@ def _descr(dtype: Any, numpy: Any) -> Any:
 
 
 def _pairs(tag: int, value: Any) -> Ext:
+    if value.__dict__:  # the format has no place for attributes, and dropping them would lose data silently
+        raise TypeError("attributes")
     return Ext(tag, _pack([x for pair in value.items() for x in pair]))  # of an OrderedDict, dict.items knows another order
 
 

@@ -65,7 +65,7 @@ class BaseStore:
         redaction: Redactor | None = None,
     ):
         self.backend = whole(backend)
-        self._frame_with(Framer(compression, level, threshold))
+        self.frame_with(Framer(compression, level, threshold))
         self._checking = checking
         self.retention, self.protect = retention, protect
         self.set_redaction(redaction)
@@ -105,7 +105,7 @@ class BaseStore:
     def _resolve(self, ref: str, at: int | str | None = None) -> tuple[RunRow, int]:
         return resolve(self.backend, ref if at is None else f"{ref}@{at}")
 
-    def _frame_with(self, framer: Framer) -> None:
+    def frame_with(self, framer: Framer) -> None:
         """Use this framer for every frame of this store. Code that reads through the backend finds it there."""
         self.framer = self.backend.framer = framer
 

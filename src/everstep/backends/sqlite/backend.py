@@ -32,7 +32,7 @@ from everstep.backends.sqlite import queues as sqlite_queues
 from everstep.backends.sqlite import upkeep
 from everstep.backends.sqlite.feed import feed_end, read_feed
 from everstep.backends.sqlite.files import os_fork
-from everstep.backends.sqlite.files.store_file import BUSY_MS, SqliteFile, quoted
+from everstep.backends.sqlite.files.store_file import BUSY_MS, SqliteFile, quoted, whole_number
 from everstep.backends.sqlite.files.wal import GROW_BYTES, WalKeeper
 from everstep.backends.sqlite.leases import Leases, WorkerLocks
 from everstep.backends.sqlite.listing import find_checkpoint, list_checkpoints, list_runs, locate
@@ -61,13 +61,14 @@ class SqliteBackend:
         accept_older: bool = False,
         seal: Seal = unkeyed,
     ) -> None:
+        most_wal = whole_number("wal_bytes", wal_bytes, 2**40)
         self.seal = seal
         self.framer: Opener = Framer()
         self._file = SqliteFile(path, create, busy_ms, accept_older)
         self.url = f"sqlite:///{quoted(self._file.path)}"
         self._reader = Reader(self._file.reader, self._file.path, self._file.readers(), seal)
         self._writer = Writer(self._connect_writer, self._file.path, self._file.witness.note, seal)
-        self._wal = WalKeeper(self._writer, self._file.writer, self._file.wal, self._file.witness.merged, wal_bytes)
+        self._wal = WalKeeper(self._writer, self._file.writer, self._file.wal, self._file.witness.merged, most_wal)
         self._locks = WorkerLocks(self._file.path + "-locks")
         if self._file.read_only is None:
             self._locks.clean()

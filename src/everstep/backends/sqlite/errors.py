@@ -6,11 +6,14 @@
 from __future__ import annotations
 
 import errno
+import os
+from pathlib import Path
 
 import apsw
 
 from everstep.errors import Damaged, EverstepError, InvalidArgument, NotAStore, ReadOnly, StoreBusy, StoreError, StoreFailed, StoreFull
 
+_PAGE, _PROBES = 4096, 64
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -67,6 +70,11 @@ def _read_error(error: BaseException, path: str) -> BaseException:
         return ReadOnly(f"{path} cannot be written ({error})")
     if isinstance(error, apsw.NotADBError):
         return NotAStore(f"{path} is not an Everstep store: it is no SQLite database")
+    if isinstance(error, apsw.CorruptError) and (reported := disk_error(path)) is not None:
+        return StoreError(
+            f"{path} cannot be read: the disk reported {reported}. It is unknown whether the store is damaged",
+            remedy="Check the disk and the system's log, then try again; `everstep verify` tells whether the data is whole.",
+        )
     if isinstance(error, (apsw.CorruptError, apsw.ConstraintError, apsw.SQLError, apsw.MismatchError, UnicodeDecodeError)):
         return Damaged(f"{path} is damaged ({error})")
     if isinstance(error, (apsw.CantOpenError, apsw.PermissionsError, apsw.AuthError)):
@@ -74,3 +82,17 @@ def _read_error(error: BaseException, path: str) -> BaseException:
     if isinstance(error, apsw.Error):
         return StoreError(f"{path}: SQLite reported {error}")
     return error
+
+
+def disk_error(path: str) -> OSError | None:
+    """What the disk says if pages all over the file and its WAL are read. SQLite calls a page that cannot be read (EIO) a malformed one."""
+    for place in (path, f"{path}-wal"):
+        try:
+            with Path(place).open("rb", buffering=0) as file:
+                size = os.fstat(file.fileno()).st_size
+                for at in range(0, size, max(_PAGE, size // _PROBES)):
+                    os.pread(file.fileno(), _PAGE, at)
+        except OSError as error:
+            if error.errno in (errno.EIO, errno.ENXIO):
+                return error
+    return None

@@ -39,10 +39,27 @@ def to_schema(schema: Any = None, choices: Iterable[Any] | None = None) -> Schem
     return {**made, "enum": allowed} if "enum" not in made else {**made, "allOf": [*made.get("allOf", ()), {"enum": allowed}]}
 
 
+def check_stored(schema: Any, value: Any) -> str | None:
+    """What is wrong with an answer to a schema that was read from a store: a newer version, or a damaged or hostile store, may have written it.
+
+    A keyword that is not understood is a fault: ignoring it would let wrong answers through.
+    """
+    try:
+        _check_all(schema)
+    except InvalidArgument as error:
+        return f"the schema in the store cannot be checked: {error.message}"
+    return check(schema, value)
+
+
+def _check_all(schema: Any) -> None:
+    defs = schema.get("$defs", {}) if isinstance(schema, dict) else {}
+    _check_words(schema, "schema", defs)
+    _check_circles(defs)
+
+
 def _of_schema(schema: Any) -> Schema:
     made: Schema = plain(schema, "schema") if isinstance(schema, Mapping) else from_type(schema)
-    _check_words(made, "schema", made.get("$defs", {}))
-    _check_circles(made.get("$defs", {}))
+    _check_all(made)
     return made
 
 

@@ -34,8 +34,8 @@ from everstep.runtime.engine.finish import wake_caller
 from everstep.runtime.engine.letters import verified as verified_letter
 from everstep.runtime.engine.replay import taken_over
 from everstep.runtime.outcome import Outcome
-from everstep.runtime.waits.answer_check import check
 from everstep.runtime.waits.answer_instances import plain_of
+from everstep.runtime.waits.answer_schema import check_stored
 from everstep.runtime.waits.wake_callers import tell
 from everstep.store.chain import Chain
 from everstep.store.gates import Gate, list_gates
@@ -78,7 +78,7 @@ def answer(store: Host, run_id: str, gate: str, value: Any, by: str | None, earl
         value = plain_of(value)
     if store.mask is not None:
         value = decode(encode(store.mask(value, "answer")))  # what is stored must fit, too: the run sees nothing else
-    fault = check(found.schema, value) if found is not None and found.schema is not None else None
+    fault = check_stored(found.schema, value) if found is not None and found.schema is not None else None
     if fault:
         raise BadAnswer(f"the answer to gate {address!r} of run {row.id!r} does not fit: {fault}")
     said = {"value": value, "by": check_text(by, "by")}

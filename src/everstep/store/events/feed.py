@@ -19,6 +19,7 @@ from everstep.store.journal.entries import ENTRY_KINDS, AnswerEntry, EventEntry,
 from everstep.store.journal.results import show_input
 from everstep.store.load import checked
 from everstep.store.query import MOST_PLACE
+from everstep.store.refs import verified
 from everstep.store.views import Page, from_meta, header_of, when
 
 
@@ -47,12 +48,15 @@ def events(backend: Backend, after: int | str, run: RunRow | None, limit: int) -
 def _proved(backend: Backend, found: list[tuple[int, Record]]) -> Iterator[Event]:
     """Yield events whose records match their digests."""
     known: dict[tuple[str, int], bytes] = {}
+    proved: set[str] = set()
     rows = {run: backend.run(run) for run in dict.fromkeys(record.run for _, record in found)}
     for position, record in found:
         row = rows[record.run]
         if row is None:
             continue  # the run was deleted meanwhile
         before = known.get((record.run, record.seq - 1)) or _digest_before(backend, record)
+        if record.run not in proved:  # the chain does not have the run's id: only its row proves whose records these are
+            proved.add(verified(row, backend.seal).id)
         fault = record_fault(before, record, row.key, backend.seal)
         if fault:
             raise DamagedRecord(record.run, record.seq, fault)

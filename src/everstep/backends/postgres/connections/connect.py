@@ -106,7 +106,7 @@ class Address:
 def _seconds(patience: Any) -> float:
     try:
         seconds = float(patience)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         seconds = -1.0
     if not 0 <= seconds <= 86_400:
         raise InvalidArgument(f"patience must be a number of seconds from 0 to 86,400, got {patience!r:.60}")

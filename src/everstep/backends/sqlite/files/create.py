@@ -13,10 +13,12 @@ from contextlib import suppress
 from glob import escape as glob_escape
 from pathlib import Path
 
+from everstep import clock as clocks
 from everstep.errors import ReadOnly, StoreError, StoreFull
 from everstep.system import is_alive
 
 _making: set[str] = set()
+_DAY = 86_400
 _UNFINISHED = re.compile(r"\.(?P<store>.+?)\.(?:(?P<owner>\d{1,10})\.)?[0-9a-f]{3,12}\.new(?:-[a-z]+)?", re.DOTALL)
 
 
@@ -46,8 +48,20 @@ def unfinished_names(path: Path) -> list[Path]:
 
 
 def left_behind(folder: Path) -> list[Path]:
-    """What killed creations and repairs of any store left behind in a folder. Names without a process may be of something that is at work."""
-    return [left for left in _itself_last(folder, ".*.new*") if _owner(left) and _is_left(left, _owner(left))]
+    """What killed creations and repairs of any store left behind in a folder.
+
+    A file may be in use if its name has no process, or one that exists: in a container, a later process often has the same number. Such a
+    file counts if it has not changed for a day.
+    """
+    return [left for left in _itself_last(folder, ".*.new*") if _was_left(left, _owner(left))]
+
+
+def _was_left(left: Path, owner: int | None) -> bool:
+    if owner and _is_left(left, owner):
+        return True
+    with suppress(OSError):  # its process has just removed it
+        return owner is not None and not _is_made_here(left) and clocks.clock.now_us() / 1e6 - left.stat().st_mtime > _DAY
+    return False
 
 
 def remove_unfinished(path: Path) -> None:
@@ -69,8 +83,12 @@ def _is_left(left: Path, owner: int | None) -> bool:
     if owner is None:
         return False
     if owner == os.getpid():
-        return left.name.rpartition(".new")[0] + ".new" not in _making
+        return not _is_made_here(left)
     return not is_alive(owner)
+
+
+def _is_made_here(left: Path) -> bool:
+    return left.name.rpartition(".new")[0] + ".new" in _making
 
 
 def link(temporary: Path, path: Path) -> bool:

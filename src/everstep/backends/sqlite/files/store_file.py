@@ -31,13 +31,22 @@ from everstep.backends.sqlite.files.os_fork import refuse_unsafe
 from everstep.backends.sqlite.files.parts import attach
 from everstep.backends.sqlite.files.paths import hold, refuse_links, refuse_mounted
 from everstep.backends.sqlite.files.rollback_guard import Seen, Witness
-from everstep.errors import Damaged, ForeignWal, NewerFormat, NotAStore, ReadOnly, RolledBack, StoreError
+from everstep.errors import Damaged, ForeignWal, InvalidArgument, NewerFormat, NotAStore, ReadOnly, RolledBack, StoreError
 from everstep.system import needs_full_sync, sync_folder, sync_parents
 
 OWN_FOLDER = ".everstep"
 BUSY_MS = 30_000
 _SQL = sql_files.load("sqlite", "read")
 _LOOKS = 4
+
+
+def whole_number(name: str, value: object, most: int) -> int:
+    """Return an option that must be an integer from 0 to `most`."""
+    if type(value) is not int or not 0 <= value <= most:
+        from everstep.codec.explain import shown  # only for the message
+
+        raise InvalidArgument(f"{name} must be an integer from 0 to {most:,}, got {shown(value)}")
+    return value
 
 
 class SqliteFile:
@@ -47,7 +56,7 @@ class SqliteFile:
         self._place = Path(os.path.realpath(path))
         self.path = str(self._place)
         self.wal = self.path + "-wal"
-        self.busy_ms = busy_ms
+        self.busy_ms = whole_number("busy_ms", busy_ms, 2**31 - 1)  # SQLite takes an int of C
         self.read_only: str | None = None
         self.witness = Witness(self.path)
         self._first: apsw.Connection | None = None
@@ -274,6 +283,12 @@ class SqliteFile:
 
     def _bare_reader(self) -> apsw.Connection:
         """A connection that only reads. It is opened for writing where that is possible, to recover a WAL after a crash."""
+        try:
+            return self._reader()
+        except Damaged:
+            return self._reader()  # a disk that failed for a moment gives the same error as a damaged page
+
+    def _reader(self) -> apsw.Connection:
         try:
             connection = self._open(apsw.SQLITE_OPEN_READWRITE)
             connection.execute(
