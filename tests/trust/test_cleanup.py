@@ -458,7 +458,7 @@ def test_a_report_can_be_read(store: everstep.Store, clock: FakeClock) -> None:
     with store.run("r") as run:
         run.state["x"] = 1
     text = str(store.cleanup(Retention(keep_last=1, keep_within=DAY, completed="delete"), dry_run=True))
-    assert "old deleted: succeeded" in text
-    assert "1 dropped: not kept by keep_last=1, keep_within=1 day" in text
+    assert "delete old: succeeded" in text
+    assert "drop 1: not kept by keep_last=1, keep_within=1 day" in text
     assert "would be freed" in text
     assert everything(store)["old"]

@@ -250,5 +250,5 @@ def test_what_makes_no_sense_is_refused(given: Any, words: str) -> None:
 
 
 def test_a_decision_reads_as_a_sentence() -> None:
-    assert str(Decision(7, True, "head", 1234, True)) == "7 kept: head (1,234 bytes)"
-    assert str(Decision(3, False, "not kept by keep_last=1", 0)) == "3 dropped: not kept by keep_last=1 (0 bytes)"
+    assert str(Decision(7, True, "head", 1234, True)) == "keep 7: head (1,234 bytes)"
+    assert str(Decision(3, False, "not kept by keep_last=1", 0)) == "drop 3: not kept by keep_last=1 (0 bytes)"

@@ -38,7 +38,7 @@ class Deleted(Shape, frozen=True):
     reason: str
 
     def __str__(self) -> str:
-        return f"{self.run} deleted: {self.reason} ({self.bytes:,} bytes)"
+        return f"delete {self.run}: {self.reason} ({self.bytes:,} bytes)"
 
 
 class Deleter:

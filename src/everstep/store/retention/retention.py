@@ -122,7 +122,7 @@ class Decision(NamedTuple):
     firm: bool = False
 
     def __str__(self) -> str:
-        return f"{self.number} {'kept' if self.kept else 'dropped'}: {self.reason} ({self.bytes:,} bytes)"
+        return f"{'keep' if self.kept else 'drop'} {self.number}: {self.reason} ({self.bytes:,} bytes)"
 
 
 def decide(
