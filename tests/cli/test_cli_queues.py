@@ -227,7 +227,7 @@ def test_the_doctor_sees_a_queue_that_nobody_works_on(empty: Shop) -> None:
         assert "queues:" not in empty.call("doctor").out
         time.advance(11 * 60)
         said = empty.call("doctor").out
-        assert "! queues: 1 run is ready in queue 'mail', and none was taken in 10 minutes\n    Start a worker" in said
+        assert "! queues: 1 run is ready in queue 'mail', but no worker has claimed a run for 10 minutes\n    Start a worker" in said
         empty.call("limit", "mail", "--rate", "1/d").ok()
         assert "queues:" not in empty.call("doctor").out
 

@@ -239,7 +239,7 @@ def test_the_current_run_is_taken_where_none_is_named(store: Path, folder: Path)
     lines = ["use alpha", "state n", "state @1 n", "state ~1 n", "diff @1 @2", "tag good", "state @good n", "restore beta"]
     done = script(folder, *lines)
     assert done.stdout == "2\n1\n1\n~ n: 1 -> 2\n2\n", done.stderr
-    assert "alpha@good is alpha@2" in done.stderr
+    assert "alpha@good now names alpha@2" in done.stderr
     assert done.returncode == 3  # a run that is named is the one that is meant
 
 
@@ -343,7 +343,7 @@ def test_an_agent_of_async_functions_takes_another_task_too(folder: Path) -> Non
 
 def test_a_task_is_for_agents_only(waiting: Path, folder: Path) -> None:
     done = script(folder, "resume o1 --task x", options=("--import", "flows.py"))
-    assert (done.returncode, "o1 is none" in done.stderr) == (2, True)
+    assert (done.returncode, "o1 is not one" in done.stderr) == (2, True)
 
 
 def test_an_answer_can_come_with_the_resume(waiting: Path, folder: Path) -> None:

@@ -269,7 +269,7 @@ def test_what_makes_no_sense_together_is_refused() -> None:
     put('[compression]\ncodec = "gzip"\nlevel = 15\n[retention]\ncompleted = "delete"\n')
     first, second = faults("everstep.toml")
     assert first.startswith("everstep.toml:3: level must be an integer from 0 to 9 for gzip, got 15")
-    assert second.startswith('everstep.toml:5: completed="delete" needs to know how long')
+    assert second.startswith('everstep.toml:5: completed="delete" needs keep_within')
 
 
 def test_every_default_is_allowed_or_none() -> None:

@@ -49,7 +49,7 @@ from everstep.runtime.limits import signals
 from everstep.runtime.limits.deaths import DEAD, MAX_DEATHS, counted, recorded_deaths, release_claimed
 from everstep.runtime.outcome import Outcome
 from everstep.runtime.waits import control
-from everstep.store.queue_places import restore_places
+from everstep.store.queue_entries import restore_entries
 from everstep.threads.bell import Bell
 from everstep.threads.offload import offload
 
@@ -160,7 +160,7 @@ class Worker:
     def _restore_entries(self) -> list[str]:
         """Restore lost queue entries before taking any run. The worker also starts if the store cannot be reached now."""
         try:
-            return restore_places(self._store.backend)
+            return restore_entries(self._store.backend)
         except EverstepError as error:
             self._report("trouble", error=str(error), code=error.code)
             return []

@@ -45,7 +45,7 @@ class Place(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """How many runs of a queue, and of one key in it, may run at once, and how many may be claimed in any `period` (microseconds)."""
+    """The limits of a queue: how many of its runs, and of one key, may run at once, and be claimed in any `period` (microseconds)."""
 
     concurrency: int | None = None
     per_key: int | None = None
