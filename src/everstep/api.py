@@ -12,8 +12,8 @@ from everstep.backends.registry import open_backend
 from everstep.codec.frame import Compression, Framer
 from everstep.errors import InvalidArgument
 from everstep.ids import check_id
-from everstep.runtime.driving_store import Host
 from everstep.runtime.engine.leases import TTL_SECONDS
+from everstep.runtime.engine_store import Host
 from everstep.runtime.limits.policy import Policy, manual
 from everstep.runtime.steps.inside import provide
 from everstep.runtime.steps.options import step as step

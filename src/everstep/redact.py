@@ -1,7 +1,7 @@
-"""Masks what must not be seen: values under names such as password, and texts that look like API keys or tokens.
+"""Masks secrets: values under names such as password, and texts that look like API keys or tokens.
 
-Relies on nothing but the interpreter. Never changes what it is given, never raises for an odd value, and takes time in proportion to
-the size: a state may be hostile. What it cannot recognise it cannot mask: a password in the middle of a sentence stays.
+Relies only on the interpreter. Never changes its input, never raises for an odd value, and takes time proportional to the size: a state may
+be hostile. Secrets that it cannot recognise are not masked: a password in the middle of a sentence stays visible.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ KEYS = (
     "secret_access_key", "private_key", "*_private_key", "authorization", "proxy_authorization", "cookie", "set_cookie", "credential",
     "credentials", "client_secret", "*_password", "*_passwd", "*_pwd", "*_passphrase",
 )  # fmt: skip
-# db_pass and dbPass are passwords; compass and bypass are not, nor is a first pass.
+# db_pass and dbPass are passwords; compass, bypass and first_pass are not.
 _PASS = re.compile(r"(?:^|(?P<before>[A-Za-z]{0,20})(?:[^A-Za-z]|(?<=[a-z])(?=P)))(?:pass|Pass|PASS)[\W\d_]{0,6}$")
 _ORDINARY = frozenset(
     (
@@ -49,12 +49,12 @@ _ORDINARY = frozenset(
     )
 )
 
-_START = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrtf]))"  # of a word; one that follows an escaped line end begins there, too
-# What a text must hold, in small letters, to be looked at more closely; and the expression. None of them goes back over what it has read
-# (++), and each begins with fixed text: time stays linear.
+_START = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrtf]))"  # the start of a word; one after an escaped line end counts, too
+# Hints (in lower case) that a text must contain to be searched, and the expression. No expression backtracks (++), and each begins with
+# fixed text, so time stays linear.
 BUILT_IN: dict[str, tuple[tuple[tuple[str, ...], str], ...]] = {
     "api_keys": (
-        (("sk-",), rf"{_START}sk-[A-Za-z0-9_-]{{16,}}+"),  # OpenAI, Anthropic and those who write theirs alike
+        (("sk-",), rf"{_START}sk-[A-Za-z0-9_-]{{16,}}+"),  # OpenAI, Anthropic and others with the same form
         (("akia", "asia"), rf"{_START}(?:AKIA|ASIA)[A-Z0-9]{{16}}(?![A-Za-z0-9])"),  # AWS
         (("aiza",), rf"{_START}AIza[A-Za-z0-9_-]{{35}}"),  # Google
         (
@@ -86,22 +86,26 @@ Expression = tuple[tuple[str, ...], re.Pattern[str]]
 
 
 def check_pattern(pattern: str) -> tuple[Expression, ...]:
-    """The expressions of a pattern, each with what a text must hold to be looked at: those of a built-in name, or the one that is written."""
+    """Return the expressions of a pattern, each with hints that a text must contain: those of a built-in name, or the given one."""
     if pattern in BUILT_IN:
         return tuple((hints, re.compile(text)) for hints, text in BUILT_IN[pattern])
     try:
         made = re.compile(pattern)
     except (re.error, RecursionError, OverflowError) as error:
         raise InvalidArgument(
-            f"{pattern!r:.60} is no regular expression: {error}", remedy=f"Use {', '.join(BUILT_IN)} or an expression of Python's re."
+            f"{pattern!r:.60} is not a valid regular expression: {error}",
+            remedy=f"Use {', '.join(BUILT_IN)} or an expression of Python's re.",
         ) from error
     if made.match("") is not None:
-        raise InvalidArgument(f"{pattern!r:.60} fits nothing at all, and so everywhere", remedy="Let it fit one character at least.")
+        raise InvalidArgument(
+            f"{pattern!r:.60} matches the empty text, and so matches everywhere",
+            remedy="Use a pattern that matches at least one character.",
+        )
     return (((), made),)
 
 
 class Redactor:
-    """Masks by the names of keys (`*` stands for anything; case, _ and - don't count) and by patterns (built-in names, or expressions)."""
+    """Masks by the names of keys (`*` matches any text; case, _ and - are ignored) and by patterns (built-in names, or expressions)."""
 
     def __init__(self, keys: Iterable[str] = (), patterns: Iterable[str] = ()):
         self.keys = _texts(keys, "keys")
@@ -120,11 +124,11 @@ class Redactor:
 
     @classmethod
     def default(cls, keys: Iterable[str] = (), patterns: Iterable[str] = ()) -> Redactor:
-        """What every output is masked with, and these beside it."""
+        """Return the redactor that masks all output, with additional keys and patterns."""
         return cls((*KEYS, *_texts(keys, "keys")), dict.fromkeys(("api_keys", "tokens", *_texts(patterns, "patterns"))))
 
     def names(self, key: object) -> bool:
-        """Whether the value under a key is masked, unless it is a count (`hides` tells)."""
+        """Whether the value under a key is masked, unless it is a count (see `hides`)."""
         return bool(self._secrecy(key))
 
     def hides(self, key: object, value: object) -> bool:
@@ -136,7 +140,7 @@ class Redactor:
         if not (self._exact or self._globs):
             return NEVER
         if isinstance(key, str):
-            text = str.__str__(key)  # of an enum's member, its value and not its name
+            text = str.__str__(key)  # the value of an enum's member, not its name
             return self._named(text) if len(text) <= _LONGEST_NAME else self._fits(text)
         if isinstance(key, (bytes, Enum)):
             return self._secrecy(key.decode("latin-1") if isinstance(key, bytes) else key.value, depth + 1) if depth < 4 else NEVER
@@ -158,8 +162,8 @@ class Redactor:
         return UNLESS_COUNT if found is not None and (found["before"] or "").lower() not in _ORDINARY else NEVER
 
     def text(self, text: str) -> str:
-        """The text with what must not be seen masked."""
-        if MASK in text:  # what is masked already stays as it is
+        """Mask the secrets in a text."""
+        if MASK in text:  # masked parts stay as they are
             return MASK.join(self._text(part) if part else part for part in text.split(MASK))
         return self._text(text)
 
@@ -172,7 +176,7 @@ class Redactor:
         return text
 
     def pattern_text(self, text: str) -> str:
-        """The text with only the patterns masked: for what is no value, such as the source of a program."""
+        """Mask only the patterns in a text that is not a value, such as the source of a program."""
         lowered = text.lower()
         for hints, expression in self._expressions:
             if not hints or any(hint in lowered for hint in hints):
@@ -180,17 +184,17 @@ class Redactor:
         return text
 
     def value(self, value: Any) -> Any:
-        """The value with all that is to be masked replaced by the text "[redacted]". Parts that stay are shared, not copied."""
+        """Replace everything that must be masked in a value with the text "[redacted]". Other parts are shared, not copied."""
         return _Walk(self).of(value)
 
 
 class _Walk:
-    """One pass over one value. What stands in several places is looked at once; what contains itself is masked there."""
+    """One pass over one value. A part that occurs several times is visited once; a part that contains itself is masked there."""
 
     def __init__(self, redactor: Redactor):
         self._redactor = redactor
         self._seen: dict[int, Any] = {}
-        self._kept: list[Any] = []  # an id means something only as long as its object lives
+        self._kept: list[Any] = []  # keeps each object alive, because its id is used
         self._depth = 0
 
     def of(self, value: Any) -> Any:
@@ -208,7 +212,7 @@ class _Walk:
         self._depth += 1
         try:
             masked = self._open(value, cls)
-        except Exception:  # noqa: BLE001 - an object that cannot even be looked into is not shown either
+        except Exception:  # noqa: BLE001 - an object that cannot be inspected is not shown either
             masked = MASK
         finally:
             self._depth -= 1
@@ -278,7 +282,7 @@ class _Walk:
         )
 
     def _object(self, value: Any, cls: type) -> Any:
-        """An object of the program's: a copy with its fields masked, if it is of a shape that is known."""
+        """Copy an object of the program with its fields masked, if its structure is known."""
         own = getattr(cls, "__redacted__", None)
         if own is not None:
             return own(value, self._fields)
@@ -294,7 +298,7 @@ class _Walk:
         return value if masked is fields else _copy_with(value, masked)
 
     def _fields(self, fields: dict[str, Any]) -> dict[str, Any]:
-        """Fields by name, masked; the very same dict if nothing changed."""
+        """Mask fields by name; returns the same dict if nothing changed."""
         masked: dict[str, Any] = self._dict(fields, dict)
         return masked
 
@@ -303,11 +307,11 @@ _PLAIN = frozenset({int, float, bool, type(None), complex})
 
 
 def _masked(found: re.Match[str]) -> str:
-    return MASK if found[0] else ""  # an expression that fits between two characters masks nothing
+    return MASK if found[0] else ""  # an expression that matches between two characters masks nothing
 
 
 def _is_count(value: object) -> bool:
-    """Whether a value is a number, or holds nothing but numbers, as far as a short look tells."""
+    """Whether a value is a number or holds only numbers, as far as a short look shows."""
     waiting, looked = [value], 0
     while waiting:
         one = waiting.pop()
@@ -326,7 +330,7 @@ def _same(new: Any, held: Any) -> bool:
 
 
 def _remade(value: Any, cls: type, plain: dict[Any, Any]) -> Any:
-    """A dict of the same kind with other content."""
+    """Build a dict of the same type with other content."""
     if isinstance(value, OrderedDict):
         return OrderedDict(plain)
     if isinstance(value, Counter) and all(isinstance(count, int) for count in plain.values()):
@@ -335,7 +339,7 @@ def _remade(value: Any, cls: type, plain: dict[Any, Any]) -> Any:
 
 
 def _free(key: Any, taken: dict[Any, Any]) -> Any:
-    """Two keys that are masked must not become one."""
+    """Return a key that is not taken: two masked keys must not become one."""
     number, free = 2, key
     while free in taken and isinstance(key, str):
         free, number = f"{key} {number}", number + 1
@@ -346,7 +350,7 @@ def _copy_with(value: Any, fields: dict[str, Any]) -> Any:
     from copy import copy
 
     if hasattr(type(value), "__struct_fields__"):
-        return type(value)(**fields)  # a frozen one cannot be changed by any means; its constructor checks nothing
+        return type(value)(**fields)  # a frozen struct cannot be changed in any way; its constructor checks nothing
     made = copy(value)
     for name, held in fields.items():
         try:
@@ -360,7 +364,10 @@ def _texts(given: Iterable[str], what: str) -> tuple[str, ...]:
     texts = (given,) if isinstance(given, str) else tuple(given)
     for text in texts:
         if not isinstance(text, str) or not text.strip("*_- "):
-            raise InvalidArgument(f"{text!r:.60} among {what} is no text that could fit anything", remedy="Give a list of texts.")
+            raise InvalidArgument(
+                f"{what} must be texts with at least one character other than *, _, - and space, got {text!r:.60}",
+                remedy="Pass a list of texts.",
+            )
     return texts
 
 
@@ -369,7 +376,7 @@ def _skeleton(name: str) -> str:
 
 
 def _glob(parts: list[str], name: str) -> bool:
-    """Whether a name fits a pattern that was cut at its stars: first and last stand at the ends, the others follow in order."""
+    """Whether a name matches a pattern that was split at its stars: the first and last part are at the ends, the others follow in order."""
     first, *middle, last = parts
     if not name.startswith(first) or not name.endswith(last) or len(name) < len(first) + len(last):
         return False

@@ -174,7 +174,7 @@ def test_what_is_no_store_is_not_said_to_be_made_into_one(flows: Shop) -> None:
     assert "hint: Name another store with --store, or create one with `everstep init`." in flows.pipe("runs", "-s", "flows.py").err
     (Path(flows.folder) / "empty.db").touch()
     refused = flows.pipe("init", "-s", "empty.db")
-    assert "remove the file" in refused.err
+    assert "delete it; Everstep will create a new store" in refused.err
     (Path(flows.folder) / "empty.db").unlink()
     flows.pipe("init", "-s", "empty.db").ok()
 
@@ -183,8 +183,8 @@ def test_what_is_no_store_is_not_said_to_be_made_into_one(flows: Shop) -> None:
     ("url", "options", "words"),
     [
         ("s.db", {"durabilty": "sync"}, "Did you mean durability"),
-        ("s.db", {"nonsense": 1}, "Such a store has create, busy_ms"),
-        ("memory://", {"create": False}, "Such a store has none of its own"),
+        ("s.db", {"nonsense": 1}, "The options of such a store: create, busy_ms"),
+        ("memory://", {"create": False}, "The options of such a store: seal"),
     ],
 )
 def test_an_option_that_a_store_does_not_have_is_refused(tmp_path: Path, url: str, options: dict[str, object], words: str) -> None:

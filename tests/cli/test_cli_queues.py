@@ -57,9 +57,9 @@ def test_a_workflow_that_only_workers_know_is_enqueued_by_its_name_and_said_so(e
         ((f"{PROGRAMS}:nothing",), "has no 'nothing'"),
         (("nowhere.py:flow",), "nowhere.py' does not exist [E104]"),
         (("hello", "queue=x", *IMPORT), "the argument 'queue' cannot be given by name"),
-        (("hello", "--queue", "a b", *IMPORT), "is no name of a queue"),
+        (("hello", "--queue", "a b", *IMPORT), "invalid name of a queue"),
         (("hello", "--delay", "soon", *IMPORT), "must be a time span such as 30s, 15min, 2h, 3d or 1w, got 'soon'"),
-        (("hello", "--priority", "9999999999", *IMPORT), "is no whole number"),
+        (("hello", "--priority", "9999999999", *IMPORT), "priority must be an integer from -2,147,483,648 to 2,147,483,647"),
         (("hello", "--id", "a b", *IMPORT), "a b"),
         (("hello", "--key", "k" * 300, *IMPORT), "key"),
     ],
@@ -202,9 +202,9 @@ def test_schedules_are_kept_changed_and_forgotten(empty: Shop) -> None:
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (("n", "hello", "--cron", "often"), "is no cron expression"),
+        (("n", "hello", "--cron", "often"), "invalid cron expression"),
         (("n", "hello", "--cron", "0 0 30 2 *"), "30 2"),
-        (("n", "hello", "--cron", "* * * * *", "--zone", "Nowhere"), "is no time zone"),
+        (("n", "hello", "--cron", "* * * * *", "--zone", "Nowhere"), "unknown time zone"),
         (("n", "hello"), "Missing option '--cron'"),
         (("a b", "hello", "--cron", "* * * * *"), "a b"),
         (("n", "hello", "1", "2", "--cron", "* * * * *"), "too many positional arguments"),
@@ -227,7 +227,7 @@ def test_the_doctor_sees_a_queue_that_nobody_works_on(empty: Shop) -> None:
         assert "queues:" not in empty.call("doctor").out
         time.advance(11 * 60)
         said = empty.call("doctor").out
-        assert "! queues: 1 run is ready in queue 'mail', and none was taken in 10 minutes\n    Start a worker" in said
+        assert "! queues: 1 run is ready in queue 'mail', but no worker has claimed a run for 10 minutes\n    Start a worker" in said
         empty.call("limit", "mail", "--rate", "1/d").ok()
         assert "queues:" not in empty.call("doctor").out
 

@@ -551,7 +551,7 @@ def test_ctrl_c_stops_a_run_and_not_the_shell(folder: Path, store: Path, at: Cal
     shell.until(PROMPT)
     shell.enter("run flows.py:slow --id s1", "it waits now")
     shell.type("\x03")
-    shell.until("once more stops at once")
+    shell.until("repeat to stop at once")
     shell.type("\x03")
     shell.until(PROMPT)
     assert re.search(r"^2\r?$", shell.enter("state alpha n"), re.MULTILINE)
@@ -562,7 +562,7 @@ def test_sigterm_in_a_run_ends_the_shell(folder: Path, store: Path, at: Callable
     shell.until(PROMPT)
     shell.enter("run flows.py:slow --id s1", "it waits now")
     shell.child.process.send_signal(signal.SIGTERM)
-    shell.until("once more stops at once")
+    shell.until("repeat to stop at once")
     shell.child.process.send_signal(signal.SIGTERM)
     assert shell.end() == 128 + signal.SIGTERM
 

@@ -118,8 +118,8 @@ def test_a_missing_upgrade_is_listed_with_its_version(store: everstep.Store) -> 
     everstep.register(Plan, name="plan", version=3, upgrades={2: lambda f: f})
     (found,) = upgrades(store.backend)
     assert (found.outcome, found.stored, found.here) == ("fails", 1, 3)
-    assert "nothing upgrades that to version 2" in str(found.error)
-    with pytest.raises(TypeConflict, match="nothing upgrades"):
+    assert "there is no upgrade to version 2" in str(found.error)
+    with pytest.raises(TypeConflict, match="there is no upgrade"):
         store.load("r")
 
 

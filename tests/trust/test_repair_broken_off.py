@@ -150,7 +150,7 @@ def test_an_error_of_the_system_is_one_of_ours_and_leaves_nothing(
 def test_a_store_that_came_into_the_place_meanwhile_is_left_alone(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     target = tmp_path / "new.db"
     at(rebuild, "link", 1, lambda: target.write_bytes(b"mine") and None)(monkeypatch)
-    with pytest.raises(everstep.EverstepError, match="exists already"):
+    with pytest.raises(everstep.EverstepError, match="already exists"):
         everstep.repair(source, target)
     assert target.read_bytes() == b"mine"
     assert {path.name for path in tmp_path.iterdir()} == {"s.db", "new.db"}

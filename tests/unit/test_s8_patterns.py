@@ -71,7 +71,7 @@ def test_S8_a_pattern_that_cannot_be_followed_is_refused_when_the_gate_is_made(p
     began = time.process_time()
     with pytest.raises(InvalidArgument, match=r"schema\.pattern") as caught:
         to_schema({"pattern": pattern})
-    assert "without back references" in caught.value.remedy
+    assert "without back references" in caught.value.message
     stored = check({"pattern": pattern}, "aaaa")  # by a hostile store, or by an older version
     assert stored is not None
     assert "cannot be tested" in stored
@@ -81,7 +81,7 @@ def test_S8_a_pattern_that_cannot_be_followed_is_refused_when_the_gate_is_made(p
 def test_S8_the_steps_of_all_patterns_of_an_answer_are_counted_together() -> None:
     schema = to_schema({"items": {"pattern": r"(?=(.*x){2}y)z|q"}})
     began = time.process_time()
-    assert "takes too long" in str(check(schema, ["x" * 1000] * 10_000))
+    assert "takes too many steps" in str(check(schema, ["x" * 1000] * 10_000))
     assert time.process_time() - began < 15
 
 
@@ -147,7 +147,7 @@ def test_S8_a_keyword_that_is_not_checked_is_refused_at_the_gate(schema: Any) ->
 
     outcome = everstep.open("memory://").start(asks)
     assert outcome.status == "failed"
-    assert "which is not understood" in str(outcome.error)
+    assert "has the unknown keyword" in str(outcome.error)
 
 
 @pytest.mark.parametrize("schema", [*UNCHECKED, *BROKEN], ids=str)

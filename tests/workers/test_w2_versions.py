@@ -81,7 +81,7 @@ def test_W2_what_was_enqueued_by_v1_and_driven_by_v2_is_finished_by_v2_and_not_b
     work(store, "2")
     store.answer(job.id, "one", "yes")
     left = [one for one in work(store, "1") if one["event"] == "left"]
-    assert "driven by version 2" in left[0]["reason"]
+    assert "version 2 of deployed executed run" in left[0]["reason"]
     work(store, "2")
     store.answer(job.id, "two", "too")
     work(store, "2")
@@ -108,7 +108,7 @@ def test_W2_a_worker_leaves_runs_outside_of_queues_to_their_version(store: evers
     assert store.get("mine").status == "waiting"
     store.answer("mine", "two", "yes")
     left = [one for one in work(store, "2") if one["event"] == "left"]
-    assert "driven by version 1" in left[0]["reason"]
+    assert "version 1 of deployed executed run" in left[0]["reason"]
 
 
 def test_W2_a_fork_has_the_version_of_the_driver(store: everstep.Store) -> None:
@@ -140,7 +140,7 @@ def test_W2_stranded_runs_are_listed_with_the_reason(url: str, store: everstep.S
     found = {one.run: one for one in store.stranded()}
     assert found.keys() == {"driven", "unheard", "elsewhere"}
     assert (found["driven"].version, found["driven"].queue, found["driven"].status) == ("1", "default", "waiting")
-    assert found["driven"].reason == "it was driven by version 1 of 'asker'; live workers of queue 'default' have version 2"
+    assert found["driven"].reason == "version 1 of 'asker' executed it last; live workers of queue 'default' have version 2"
     assert found["unheard"].reason == "no live worker of queue 'default' has the workflow 'unheard'"
     assert found["elsewhere"].reason == "no live worker serves queue 'other'"
     command = [sys.executable, "-m", "everstep", "queues", "--store", url, "--stranded", "--json"]

@@ -34,7 +34,7 @@ def test_W7_one_place_is_enough_for_a_parent_and_twenty_children(store: everstep
 def test_W7_workers_that_are_killed_in_between_cost_no_result(store: everstep.Store, hands: Start, notes: Notes) -> None:
     job = store.enqueue("gather", 8, 3)
     deaths = 0
-    while not job._over():
+    while not job.is_over():
         hand = hands("gather", "leaf", worker=ONE)
         until(lambda hand=hand: not hand.actor._process.is_alive() or job._over())
         deaths += not job._over()
