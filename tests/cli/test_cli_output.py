@@ -223,7 +223,7 @@ def test_a_bar_is_drawn_for_what_takes_long_and_only_on_a_terminal(shop: Shop, m
     stream = StringIO()
     monkeypatch.setattr(output, "_PATIENCE", -1.0)
     with output.Progress("looking", stream, shown=True) as progress:
-        progress._told = 0.0
+        progress._updated = 0.0
         progress(1, 2)
     assert "looking [████████████············]  50%" in stream.getvalue()
     assert stream.getvalue().endswith("\r\x1b[K")
