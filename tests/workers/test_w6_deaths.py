@@ -70,8 +70,8 @@ def test_W6_a_child_that_kills_its_process_counts_for_its_tree(store: everstep.S
     job = store.enqueue("call_deadly", softly)
     for _ in range(12):
         hand = hands("call_deadly", "deadly", worker={"max_deaths": 3})
-        until(lambda hand=hand: not lives(hand) or job._over())
-        if job._over():
+        until(lambda hand=hand: not lives(hand) or job.is_over())
+        if job.is_over():
             break
     assert notes.count("dies") == 3
     out = job.wait(60)
@@ -90,8 +90,8 @@ def test_W6_what_a_child_records_is_progress_of_its_parent(store: everstep.Store
     job = store.enqueue("call_slow", 6)
     for _ in range(12):
         hand = hands("call_slow", worker={"max_deaths": 3, "recover": False})
-        until(lambda hand=hand: not lives(hand) or job._over())
-        if job._over():
+        until(lambda hand=hand: not lives(hand) or job.is_over())
+        if job.is_over():
             break
     assert job.wait(60).unwrap() == "ended"
     assert notes.count("dies") == 6

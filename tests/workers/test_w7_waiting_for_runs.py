@@ -36,8 +36,8 @@ def test_W7_workers_that_are_killed_in_between_cost_no_result(store: everstep.St
     deaths = 0
     while not job.is_over():
         hand = hands("gather", "leaf", worker=ONE)
-        until(lambda hand=hand: not hand.actor._process.is_alive() or job._over())
-        deaths += not job._over()
+        until(lambda hand=hand: not hand.actor._process.is_alive() or job.is_over())
+        deaths += not job.is_over()
     assert job.wait(0).unwrap() == sum(n * n for n in range(8))
     assert (deaths, notes.count("gather begins"), notes.count("gather ends")) == (3, 1, 1)
     assert notes.count("leaf") == 8 + 3
