@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import apsw
@@ -84,15 +86,40 @@ def _read_error(error: BaseException, path: str) -> BaseException:
     return error
 
 
-def disk_error(path: str) -> OSError | None:
-    """Return the error of the disk, if it reports one for any of some pages of the file and its WAL. SQLite reports an unreadable page (EIO) as
-    a malformed one."""
-    for place in (path, f"{path}-wal"):
+def disk_error(path: str) -> Exception | None:
+    """Return the error of the disk, if it reports one for any of some pages of the file or its WAL.
+
+    SQLite reports a page that cannot be read (EIO) as a malformed one. The file is read through SQLite's own file layer: closing a
+    descriptor of ours would drop the locks that this process holds on it, and two processes could then write at once.
+    """
+    try:
+        file = apsw.VFSFile("", path, [apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READONLY, 0])
+    except apsw.Error:
+        return None  # it is missing or may not be read; the caller reports SQLite's own error
+    try:
+        return _probe(file.xRead, file.xFileSize()) or _wal_error(f"{path}-wal")
+    except apsw.IOError as error:
+        return error
+    finally:
+        with suppress(apsw.Error):
+            file.xClose()
+
+
+def _wal_error(wal: str) -> Exception | None:
+    """Probe the WAL. SQLite holds no locks on this file, so closing our own descriptor drops none."""
+    try:
+        with Path(wal).open("rb", buffering=0) as file:
+            return _probe(lambda size, at: os.pread(file.fileno(), size, at), os.fstat(file.fileno()).st_size)
+    except OSError as error:
+        return error if error.errno in (errno.EIO, errno.ENXIO) else None
+
+
+def _probe(read: Callable[[int, int], bytes], size: int) -> Exception | None:
+    for at in range(0, size, max(_PAGE, size // _PROBES)):
         try:
-            with Path(place).open("rb", buffering=0) as file:
-                size = os.fstat(file.fileno()).st_size
-                for at in range(0, size, max(_PAGE, size // _PROBES)):
-                    os.pread(file.fileno(), _PAGE, at)
+            read(min(_PAGE, size - at), at)
+        except apsw.IOError as error:
+            return error
         except OSError as error:
             if error.errno in (errno.EIO, errno.ENXIO):
                 return error
