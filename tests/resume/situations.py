@@ -69,11 +69,11 @@ class Kills:
         if folder is not None:  # a store in memory submits by `commit`
             self._backend.submit = self._watched_submit
 
-    def _watched_commit(self, commit: Any) -> Any:
+    def _watched_commit(self, *commits: Any) -> Any:
         with self._lock:
             n = next(self._numbers)
             self._keep(f"before {n}")
-            found = self._commit(commit)
+            found = self._commit(*commits)
             self._keep(f"after {n}")
             return found
 
@@ -111,7 +111,7 @@ class Kills:
 
 def _copied(data: Any) -> Any:
     """The data of a store in memory, as a process that dies leaves it: its worker does not live any more."""
-    made = memory.Data()
+    made = memory.Data(data.seal)
     with data.lock:
         for name, run in data.runs.items():
             parts = {"tags": dict(run.tags), "letters": dict(run.letters), "bases": dict(run.bases), "pruned": run.pruned}
