@@ -7,6 +7,13 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from pace import (  # noqa: F401 - hooks of pytest
+    pytest_collection_modifyitems,
+    pytest_configure,
+    pytest_ignore_collect,
+    pytest_report_header,
+    pytest_terminal_summary,
+)
 
 import everstep
 from everstep import clock as clocks
@@ -21,7 +28,8 @@ settings.register_profile(
     "suite", deadline=None, derandomize=True, print_blob=True, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 settings.register_profile("search", parent=settings.get_profile("suite"), derandomize=False, max_examples=2000)
-settings.load_profile(os.environ.get("EVERSTEP_HYPOTHESIS", "suite"))
+settings.register_profile("push", parent=settings.get_profile("suite"), max_examples=40)
+settings.load_profile(os.environ.get("EVERSTEP_HYPOTHESIS") or ("suite" if os.environ.get("EVERSTEP_DEEP") else "push"))
 
 _CLOCK = clocks.clock
 

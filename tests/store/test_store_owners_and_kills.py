@@ -375,5 +375,7 @@ say(store.url)
 def test_importing_everstep_imports_no_heavy_module() -> None:
     heavy = ["asyncio", "numpy", "pydantic", "rich", "click", "msgspec", "sqlite3", "apsw"]
     code = f"import everstep, sys; print([name for name in {heavy!r} if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": PACKAGE}, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": PACKAGE}, capture_output=True, text=True, check=True
+    )
     assert done.stdout == "[]\n"
