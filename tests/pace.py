@@ -21,7 +21,7 @@ import pytest
 
 TESTS = Path(__file__).parent
 WEIGHTS: dict[str, float] = json.loads((TESTS / "weights.json").read_text())
-"""Seconds that the tests of a file take. `EVERSTEP_WEIGHTS=tests/weights.json pytest` writes them."""
+"""Seconds that the tests of a file take. `pytest --weights tests/weights.json` writes them."""
 
 QUICK: dict[str, tuple[str, ...]] = json.loads((TESTS / "quick.json").read_text())
 """Files, and words of which one must be in the name of a test. No words: all tests of the file."""
@@ -44,6 +44,10 @@ def third_of(name: str) -> int:
 
 def file_of(item: pytest.Item) -> str:
     return item.path.relative_to(TESTS).as_posix()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--weights", metavar="FILE", help="write how long the tests of each file took")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -129,7 +133,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         return
     shares = ", ".join(f"{name} {seconds:.0f} s ({100 * seconds / total:.0f} %)" for name, seconds in folders.most_common())
     terminalreporter.write_line(f"time in tests: {total:.0f} s: {shares}")
-    target = os.environ.get("EVERSTEP_WEIGHTS")
+    target = config.getoption("--weights")
     if target:
         found = {name: round(seconds, 1) for name, seconds in files.most_common() if seconds >= 1}
         Path(target).write_text(json.dumps(found, indent=1) + "\n")

@@ -22,7 +22,7 @@ def main(given: list[str] | None = None) -> int:
     asked = _parser().parse_args(given)
     source = Path("src").resolve()
     found = [place for place in all_places(source) if not asked.only or asked.only in place.file]
-    file = Path(asked.map or f"{tempfile.gettempdir()}/everstep-mutants-{asked.tests}.coverage")
+    file = Path(asked.map or f"{tempfile.gettempdir()}/everstep-mutants-{asked.tests.replace('/', '-')}.coverage")
     if not file.exists():
         _say(f"making the map {file}")
         make_map(file, asked.tests, source, asked.workers)
@@ -57,7 +57,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--count", type=int, default=200, help="number of places (200)")
     parser.add_argument("--seed", type=int, default=1, help="chooses the places and the tests (1)")
-    parser.add_argument("--tests", choices=("push", "quick"), default="push", help="tests that may catch a break (push)")
+    parser.add_argument("--tests", default="push", help="tests that may catch a break: push, quick, or a path such as tests/unit (push)")
     parser.add_argument("--map", help="coverage file with a context for each test; made if it is not there")
     parser.add_argument("--only", help="only files whose path contains this text")
     parser.add_argument("--most", type=int, default=300, help="largest number of tests to run for one place (300)")

@@ -82,7 +82,7 @@ class File:
     def _of(self, node: ast.AST) -> Iterator[Place]:
         if isinstance(node, ast.Compare):
             yield from self._compare(node)
-        elif isinstance(node, ast.If | ast.While | ast.IfExp):
+        elif isinstance(node, ast.If | ast.While | ast.IfExp) and not isinstance(node.test, ast.Constant):
             yield self._place("condition", node.test, f"not ({self._text(node.test)})")
         elif isinstance(node, ast.BoolOp):
             yield from self._boolean(node)

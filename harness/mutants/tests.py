@@ -25,8 +25,21 @@ _A_TEST = 60  # seconds for one test; a break that makes it hang is caught
 
 def make_map(file: Path, tests: str, source: Path, workers: str) -> None:
     """Run the tests once and note which test runs which line."""
-    chosen = ["-m", "quick"] if tests == "quick" else []
-    command = [sys.executable, "-m", "pytest", "-q", "-n", workers, "-p", "no:cacheprovider", *chosen, f"--cov={source / 'everstep'}"]
+    chosen = {"push": [], "quick": ["-m", "quick"]}.get(tests, [tests])
+    alone = ["--dist", "no"] if workers == "0" else []  # else pytest-cov waits for workers, and names no test
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-n",
+        workers,
+        *alone,
+        "-p",
+        "no:cacheprovider",
+        *chosen,
+        f"--cov={source / 'everstep'}",
+    ]
     command += ["--cov-context=test", "--cov-report="]
     done = subprocess.run(command, env=_environment(source, COVERAGE_FILE=str(file)), check=False)  # noqa: S603
     if done.returncode:
